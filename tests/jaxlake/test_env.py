@@ -16,9 +16,8 @@ from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import LevelBank, pad, stack
 from jaxlake.rewards import cost, shaped
 from jaxlake.rules import ConflictRule, HoleRule
-from jaxlake.solve import solve
 from jaxlake.state import Params
-from jaxlake.types import ABSENT, Action, Instance, Plan, Status
+from jaxlake.types import ABSENT, Action, Instance, Plan
 from jaxlake.verify import verify
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
@@ -260,30 +259,6 @@ def test_whatever_is_kept_of_a_batch_compiles(agents):
     assert arrivals.tolist() == [[1] * agents] * 16
     each_step = [agents * min(time, agents - 1) for time in range(1, 9)]
     assert jax.jit(jax.vmap(costs))(np.arange(16)).tolist() == [each_step] * 16
-
-
-@pytest.mark.heavy
-def test_an_optimal_plan_costs_in_play_what_the_solver_and_verify_say():
-    # Two agents, because the search for more takes ten times as long to compile.
-    instances = pad(random_instances(1, (3, 4, 5), (2,), MAX_SIZE), MAX_SIZE, MAX_AGENTS)
-    solutions = solve(instances)
-    assert (solutions.status == Status.SOLVED).sum() > 24 and solutions.plan.lengths.max() <= 1 + 10
-    plans = solutions.plan.replace(paths=solutions.plan.paths[..., : 1 + 12])
-    last = np.take_along_axis(plans.paths, np.maximum(plans.lengths - 1, 0)[..., None], axis=-1)
-    staying = np.where(np.arange(1 + 12) < plans.lengths[..., None], plans.paths, last)
-    offset = {-MAX_SIZE: UP, MAX_SIZE: DOWN, -1: LEFT, 1: RIGHT, 0: WAIT}
-    actions = np.vectorize(offset.__getitem__)(np.diff(staying, axis=-1)).astype(np.int32)
-
-    states, (steps, _) = together(instances, np.moveaxis(actions, 1, 2))
-    verdicts = verify(instances, plans, solutions.cost)
-    solved = np.flatnonzero(solutions.status == Status.SOLVED)
-    states, steps, verdicts, instances = jax.tree.map(lambda x: x[solved], (states, steps, verdicts, instances))
-    assert states.terminated.all() and (states.positions == instances.goals).all()
-    assert verdicts.optimal.all() and not steps.info.blocked.any()
-    for name in ("sum_of_costs", "sum_of_loss", "makespan"):
-        assert (getattr(steps.info.costs, name)[:, -1] == getattr(verdicts.costs, name)).all(), name
-    assert (states.time == verdicts.costs.makespan).all()
-    assert steps.rewards.sum(axis=(1, 2)).tolist() == instances.num_agents.tolist()
 
 
 @pytest.mark.heavy

@@ -44,8 +44,9 @@ def adapter(name, params):
 LOOPS = {
     "planes": lambda: core(),
     "window, cost, next step": lambda: core(Lake("fall", observe=observations.window(1), reward=cost), "next-step"),
-    "one_hot, shaped": lambda: core(Lake(conflicts="end", observe=observations.one_hot, reward=shaped()), "off"),
-    "flat, slip": lambda: core(Lake(observe=observations.flat), params=SLIPPERY),
+    "one_hot, shaped, slip": lambda: core(
+        Lake(conflicts="end", observe=observations.one_hot, reward=shaped()), "off", SLIPPERY
+    ),
     "one agent": lambda: core(boards=("a.A\n...\n...", "a..\n.#A\n...")),
     "gymnax": lambda: adapter("gymnax", SLIPPERY),
     "jaxued": lambda: adapter("jaxued", Params(max_steps=4)),

@@ -211,14 +211,6 @@ def test_of_coinciding_goals_a_window_shows_the_largest_number_and_the_agents_ow
         assert other_goals[at[agent]] == other_goals.sum() == largest_other
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("radius", [1, 5])
-def test_a_window_wider_than_the_board_shows_obstacles_all_around_it(radius):
-    _, first = Lake(observe=observations.window(radius)).reset(from_text("a.\n.A"))
-    around = np.pad(np.zeros((2, 2), int), radius, constant_values=1)  # the agent is in its upper left corner
-    assert first.observation[0, observations.OBSTACLES].tolist() == around[:-1, :-1].tolist()
-
-
 def test_a_window_of_radius_zero_is_the_agents_own_cell_and_a_negative_one_is_refused():
     _, first = jax.jit(Lake(observe=observations.window(0)).reset)(from_text("aA.\n...\n..."))
     assert first.observation.tolist() == [[[[0]], [[0]], [[0]], [[0]]]]

@@ -111,7 +111,7 @@ def test_an_environment_is_exported_serialized_and_called():
         (episodes.step, (bank, state, actions, jax.random.key(2))),
     ):
         stored = export.export(jax.jit(function))(*given).serialize()
-        assert same(export.deserialize(stored).call(*given), function(*given))
+        assert same(export.deserialize(stored).call(*given), jax.jit(function)(*given))
 
 
 def test_a_record_may_be_defined_again():

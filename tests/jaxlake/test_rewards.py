@@ -43,22 +43,18 @@ GAME = [(RIGHT, DOWN), (WAIT, RIGHT), (DOWN, RIGHT), (UP, RIGHT), (WAIT, UP), (W
 # Agent 1's distance to its goal, around the hole: 5 at first, then 4, 3, 2, 1, 0.
 
 
-def test_sparse_pays_every_agent_once_in_the_step_that_solves_the_episode():
-    assert paid(rewards.sparse, *GAME) == [[0, 0]] * 4 + [[1, 1], [0, 0]]
-
-
-def test_cost_charges_steps_that_do_not_begin_and_end_on_the_goal():
-    assert paid(rewards.cost, *GAME) == [[-1, -1], [0, -1], [-1, -1], [-1, -1], [0, -1], [0, 0]]
-
-
-def test_shaped_adds_the_decrease_of_the_distance():
-    expected = [[0.5, 0.5], [0, 0.5], [-0.5, 0.5], [0.5, 0.5], [1, 1.5], [0, 0]]
-    np.testing.assert_allclose(paid(rewards.shaped(0.5), *GAME), expected)
-
-
-def test_shaped_discounts_the_potential_after_the_step():
-    expected = [[1, 5 - 0.9 * 4], [0, 4 - 0.9 * 3], [-0.9, 3 - 0.9 * 2], [1, 2 - 0.9 * 1], [1, 2], [0, 0]]
-    np.testing.assert_allclose(paid(rewards.shaped(1.0, 0.9), *GAME), expected, rtol=1e-6)
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [
+        (rewards.sparse, [[0, 0]] * 4 + [[1, 1], [0, 0]]),  # every agent, once, in the step that solves the episode
+        (rewards.cost, [[-1, -1], [0, -1], [-1, -1], [-1, -1], [0, -1], [0, 0]]),  # off the goal before or after it
+        (rewards.shaped(0.5), [[0.5, 0.5], [0, 0.5], [-0.5, 0.5], [0.5, 0.5], [1, 1.5], [0, 0]]),
+        (rewards.shaped(1, 0.9), [[1, 1.4], [0, 1.3], [-0.9, 1.2], [1, 1.1], [1, 2], [0, 0]]),  # 5 - .9 * 4 and so on
+    ],
+    ids=["sparse", "cost", "shaped", "discounted"],
+)
+def test_a_game_worked_out_by_hand_is_paid(reward, expected):
+    np.testing.assert_allclose(paid(reward, *GAME), expected, rtol=1e-6)
 
 
 def test_shaped_sums_to_the_distance_that_was_won_whatever_was_played():

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxlake import Kind, LevelBank, Params, observations
+from jaxlake import Params, observations
 from jaxlake.env import Lake
-from jaxlake.generate.candidates import Shape, draw
 from jaxlake.types import ABSENT, Action
 from tests.support import faces
 from tests.support.faces import FACES, MAX_SIZE
@@ -32,7 +31,6 @@ OWN = {
     "fallen": lambda state: state.fallen[:, None],
     "time": lambda state: state.losses[:, None] / 2,
 }
-KINDS = ("4", "rooms7x3", "corridor5x4")  # In the last, agents start where others go.
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +104,3 @@ def test_an_observation_that_is_not_one_array_is_refused(bank, name):
 def test_an_observation_that_is_not_one_per_agent_is_refused(bank, name, observe):
     with pytest.raises(ValueError, match="the observation is"):  # Planes are three, as the agents are.
         FACES[name](bank, Params(), Lake(observe=observe)).box()
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("name", FACES)
-def test_boards_of_several_families_sizes_and_agents_are_played(name):
-    drawn = [draw(jax.random.key(0), 0, 128, Shape(Kind.of(kind), 0.1, 7, 4)) for kind in KINDS]
-    levels = jax.tree.map(lambda *parts: np.stack([part[0] for part in parts]), *drawn)
-    (seen,) = played(FACES[name](LevelBank.build(levels), Params()), [[WAIT] * 4])
-    assert not any(seen.ends) and np.asarray(seen.cells).tolist() in levels.starts.tolist()

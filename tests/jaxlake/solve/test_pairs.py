@@ -106,25 +106,6 @@ def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objectiv
     np.testing.assert_array_equal(still.status[decided], tree.status[decided])
 
 
-@pytest.mark.heavy
-def test_the_long_way_back_to_a_bay_is_found():
-    # Each is on the other's way to its goal, and the only place to pass is the fork at (3,4).
-    board = """
-        AbaB.
-        ####.
-        ####.
-        ###..
-        ####.
-    """
-    status, cost, _ = one(board)
-    instance = from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
-    assert (status, cost) == (Status.SOLVED, oracles.least_cost(instance, Objective.SUM_OF_COSTS, may_wait=True))
-    assert cost > 20
-    batch, bound = stack([instance]), np.array([UNBOUNDED], np.int32)
-    tree = search(batch, bound, np.bool_(True), MAX_STEPS, 20, Objective.SUM_OF_COSTS)
-    assert tree.status.tolist() == [Status.OUT_OF_BUDGET]
-
-
 def test_a_cost_bound_below_the_optimum_refutes():
     board = "#b#\na.A\n#B#"
     assert one(board, bounds=np.array([4], np.int32))[0] is Status.UNSOLVABLE

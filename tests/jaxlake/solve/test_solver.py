@@ -105,19 +105,6 @@ def test_a_plan_that_waits_is_told_from_one_that_does_not():
     assert waits(solve(batch)).tolist() == [True, False]
 
 
-@pytest.mark.heavy
-def test_results_come_in_the_order_of_the_instances_whatever_the_batch():
-    instances = random_boards(np.random.default_rng(5), 300, [2, 3, 4], [1, 2, 3])
-    order = np.random.default_rng(6).permutation(300)
-    whole = solve(instances)
-    shuffled = solve(jax.tree.map(lambda part: part[order], instances))
-    for field in ("status", "cost", "lower_bound"):
-        np.testing.assert_array_equal(getattr(whole, field)[order], getattr(shuffled, field))
-    np.testing.assert_array_equal(whole.plan.paths[order], shuffled.plan.paths)
-    empty = solve(jax.tree.map(lambda part: part[:0], instances))
-    assert empty.status.shape == (0,) and empty.plan.paths.shape == (0, MAX_AGENTS, 65)
-
-
 def test_one_agent_slot_is_solved_and_needs_no_wait():
     batch = stack([from_text(board, max_size=3, max_agents=1) for board in ("a.A\n...\n...", "a#A\n.#.\n.#.")])
     solutions = solve(batch)
