@@ -289,11 +289,7 @@ def test_every_size_and_number_of_agents_plays_in_one_program_as_it_would_alone(
     result = together(instances, actions)
     together(random_instances(3, SIZES, COUNTS, MAX_SIZE), actions)
     assert together._cache_size() == 1
-    for index in range(32):
-        one = jax.tree.map(lambda x, index=index: x[index], (instances, actions, result))
-        chex.assert_trees_all_equal(rollout(*one[:2]), one[2])
-
-    index = 20  # And on arrays of the level's own size.
+    index = 20  # on arrays of the level's own size
     instance, played, (state, (step, positions)) = jax.tree.map(lambda x: x[index], (instances, actions, result))
     size, count = int(instance.size), int(instance.num_agents)
     assert size < MAX_SIZE and count < MAX_AGENTS

@@ -55,35 +55,6 @@ def one(board: str, **asked):
     return Status(int(found.status)), int(found.cost), paths
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("objective", Objective)
-def test_optimum_and_need_to_wait_equal_brute_force(objective):
-    instances = random_boards(1, 400, [2, 3, 4, 5])
-    found = find(instances, objective)
-    bounds = np.maximum(found.cost, 0)
-    still = find(instances, objective, bounds, may_wait=False)
-    judged = verify(instances, found.plan, found.cost, objective), verify(instances, still.plan, found.cost, objective)
-    waits = unsolvable = 0
-    for index in range(len(bounds)):
-        instance = instances[index]
-        optimum = oracles.least_cost(instance, objective, may_wait=True)
-        assert found.status[index] == (Status.UNSOLVABLE if optimum is None else Status.SOLVED)
-        if optimum is None:
-            unsolvable += 1
-            assert found.cost[index] == ABSENT and not found.plan.lengths[index].any()
-            continue
-        assert found.cost[index] == optimum and judged[0].optimal[index]
-        strict = oracles.least_cost(instance, objective, may_wait=False) != optimum
-        waits += strict
-        assert still.status[index] == (Status.UNSOLVABLE if strict else Status.SOLVED)
-        assert strict or judged[1].optimal[index] and moves_all_the_time(still[index])
-    assert waits > 3 and unsolvable > 20
-
-
-def moves_all_the_time(solution) -> bool:
-    return not any((np.diff(p[:n]) == 0).any() for p, n in zip(solution.plan.paths, solution.plan.lengths, strict=True))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", Objective)
 def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objective):

@@ -9,6 +9,7 @@ from tree_search import search
 from jaxlake.board_text import from_text
 from jaxlake.levels import stack
 from jaxlake.solve import needs_wait, solve, waits
+from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
@@ -55,7 +56,8 @@ def test_the_optimum_and_the_need_to_wait_equal_brute_force(objective, count, si
             if solutions.status[index] == Status.UNSOLVABLE:
                 assert optimum is None
             missed += optimum is not None
-    assert missed <= max(1, 0.05 * count)  # The rest is solved, or has no plan: only for pairs is that always proved.
+    # The rest is solved, or has no plan: only for pairs is that always proved.
+    assert missed <= max(1, 0.05 * count) and (max(agents) > 2 or (solutions.status != Status.OUT_OF_BUDGET).all())
 
 
 def solve_one(board: str, objective: Objective = Objective.SUM_OF_COSTS):
@@ -105,6 +107,15 @@ def test_a_plan_that_waits_is_told_from_one_that_does_not():
     assert waits(solve(batch)).tolist() == [True, False]
 
 
+def test_one_agent_slot_is_taken():
+    """By trace alone: it compiles for as long as any other number."""
+    batch = stack([from_text("a.A\n...\n...", max_size=3, max_agents=1)] * 2)
+    bounds = np.full(2, UNBOUNDED, np.int32)
+    found = jax.eval_shape(lambda: search_pairs(batch, bounds, np.bool_(True), 9, Objective.SUM_OF_COSTS))
+    assert found.plan.paths.shape == (2, 1, 10)
+
+
+@pytest.mark.heavy
 def test_one_agent_slot_is_solved_and_needs_no_wait():
     batch = stack([from_text(board, max_size=3, max_agents=1) for board in ("a.A\n...\n...", "a#A\n.#.\n.#.")])
     solutions = solve(batch)
