@@ -29,9 +29,10 @@ def level():
     return instance, distance_fields(stack([instance]))[0]
 
 
-def play(reward, moves):
+@functools.partial(jax.jit, static_argnames="reward")
+def play(reward, instance, distances, moves):
     """The last state of a game, its first time step, and the rewards of each step, by agent and their sum."""
-    lake, (instance, distances) = Lake(reward=reward), level()
+    lake = Lake(reward=reward)
 
     def step(state, actions):
         state, time_step = lake.step(state, actions)
@@ -44,7 +45,7 @@ def play(reward, moves):
 def paid(reward, *joint) -> list[list[float]]:
     """The rewards of each step of a game."""
     moves = np.array([[*moves, WAIT] for moves in joint], np.int32)
-    _, (rewarded, shared), first = jax.jit(lambda: play(reward, moves))()
+    _, (rewarded, shared), first = play(reward, *level(), moves)
     assert not first.rewards.any() and first.shared_reward == 0
     np.testing.assert_allclose(shared, rewarded.sum(axis=1), rtol=1e-6)
     assert not rewarded[:, 2].any()
@@ -71,8 +72,8 @@ def test_a_game_worked_out_by_hand_is_paid(reward, expected):
 
 def test_shaped_sums_to_the_distance_that_was_won_whatever_was_played():
     moves = np.random.default_rng(0).integers(0, 5, (64, 30, 3))
-    states, (rewarded, _), _ = jax.jit(jax.vmap(lambda moves: play(rewards.shaped(0.1), moves)))(moves)
-    (instance, table), agents = level(), np.arange(2)
+    (instance, table), agents, reward = level(), np.arange(2), rewards.shaped(0.1)
+    states, (rewarded, _), _ = jax.vmap(lambda moves: play(reward, instance, table, moves))(moves)
     won = table[agents, instance.starts[:2]] - table[agents, states.positions[:, :2]]
     solved = np.asarray(states.terminated)[:, None]
     np.testing.assert_allclose(rewarded.sum(axis=1)[:, :2], 0.1 * won + solved, atol=1e-5)
