@@ -71,46 +71,24 @@ def test_off_stays_done():
 
 
 @pytest.mark.heavy
-def test_the_same_step_resets_and_keeps_the_last_observation():
+@pytest.mark.parametrize("mode", [AutoResetMode.SAME_STEP, AutoResetMode.NEXT_STEP])
+def test_the_same_or_the_next_step_begins_an_episode_and_shows_its_first_observation(mode):
+    """The same step keeps all else of the last one; the next one ignores its actions."""
     step, begin = by_hand()
-    before, after, steps, actions = played(AutoResetMode.SAME_STEP)
-    ends = 0
+    before, after, steps, actions = played(mode)
+    resets, at_once = 0, mode is AutoResetMode.SAME_STEP
     for was, now, seen, moves in each((before, after, steps, actions)):
-        plain_state, plain = step(was, moves)
-        assert same(seen.final_observation, plain.observation)
+        (plain_state, plain), (fresh, first) = step(was, moves), begin(now.instance)
+        begins = (plain.terminated | plain.truncated) if at_once else was.done
+        shown, last = first if begins else plain, first if begins and not at_once else plain
+        assert same(now, fresh if begins else plain_state)
+        assert same(seen.observation, shown.observation) and same(seen.legal_actions, shown.legal_actions)
+        assert same(seen.final_observation, last.observation)
         for name in ("rewards", "shared_reward", "terminated", "truncated", "info"):
-            assert same(getattr(seen, name), getattr(plain, name)), name
-        if plain.terminated | plain.truncated:
-            ends += 1
-            fresh, first = begin(now.instance)
-            assert same(now, fresh) and same(seen.observation, first.observation)
-            assert same(seen.legal_actions, first.legal_actions)
-        else:
-            assert same(now, plain_state) and same(seen.observation, plain.observation)
-            assert same(seen.legal_actions, plain.legal_actions)
-    assert ends >= 2 * (STEPS // 7)
-    assert steps.terminated.any() and steps.truncated.any() and not (steps.terminated & steps.truncated).any()
-
-
-@pytest.mark.heavy
-def test_the_next_step_resets_and_ignores_its_actions():
-    step, begin = by_hand()
-    before, after, steps, actions = played(AutoResetMode.NEXT_STEP)
-    resets = 0
-    for was, now, seen, moves in each((before, after, steps, actions)):
-        if was.done:
-            resets += 1
-            fresh, first = begin(now.instance)
-            assert same(now, fresh) and not seen.terminated and not seen.truncated and not seen.rewards.any()
-            assert same(seen.observation, first.observation) and same(seen.legal_actions, first.legal_actions)
-        else:
-            plain_state, plain = step(was, moves)
-            assert same(now, plain_state) and same(seen.observation, plain.observation)
-            assert same(
-                (seen.rewards, seen.terminated, seen.truncated), (plain.rewards, plain.terminated, plain.truncated)
-            )
-        assert same(seen.final_observation, seen.observation)
+            assert same(getattr(seen, name), getattr(last, name)), name
+        resets += bool(begins)
     assert resets >= 2 * (STEPS // 8)
+    assert steps.terminated.any() and steps.truncated.any() and not (steps.terminated & steps.truncated).any()
 
 
 @pytest.mark.parametrize("mode", [AutoResetMode.SAME_STEP, AutoResetMode.NEXT_STEP])

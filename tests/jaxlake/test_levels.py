@@ -107,7 +107,7 @@ def test_a_long_way_round_is_counted_whole_in_a_bank_too():
     rows = ["." * 45 if row % 2 == 0 else "#" * 44 + "." if row % 4 == 1 else "." + "#" * 44 for row in range(45)]
     rows[0] = "aA" + "." * 43
     table = LevelBank.build(stack([from_text(rows)]), with_distances=True).distances
-    assert table.dtype == np.int16 and table.max() == 23 * 45 + 22 - 2
+    assert table.dtype == np.int16 and np.unique(table).tolist() == [ABSENT, *range(23 * 45 + 22 - 1)]
 
 
 @pytest.mark.parametrize("axes", [(1, 1), None])

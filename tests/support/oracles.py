@@ -5,10 +5,11 @@ They are slow and their inputs small; nothing here runs under JAX. ``w9-pathfind
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from jaxlake.levels import stack
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Instance, Objective
 
 HORIZON = 200
@@ -46,6 +47,18 @@ def random_instance(
     ends[0, :num_agents] = free[:num_agents]
     ends[1, :num_agents] = rng.permutation(free)[:num_agents] if overlapping else free[num_agents : 2 * num_agents]
     return Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
+
+
+def random_boards(
+    rng: np.random.Generator, count: int, shapes: Sequence[tuple[int, int]], holes: float = 0.5, **padding: int
+) -> Instance:
+    """``[count]`` boards of these sizes and agents in turn, of which up to a share of the cells are holes."""
+    return stack(
+        [
+            random_instance(rng, *shapes[number % len(shapes)], rng.uniform(0, holes), overlapping=True, **padding)
+            for number in range(count)
+        ]
+    )
 
 
 def moves(instance: Instance) -> dict[int, list[int]]:

@@ -79,17 +79,6 @@ def expected(instance: Instance, paths: list[Path], agent: int, count: int) -> i
     return INFINITE if found is None else found
 
 
-def random_boards(rng: np.random.Generator, agents: int) -> Instance:
-    """Boards of sides 3 and 4 with few holes; agents may start on goals, their own included."""
-    padding = {"max_size": SIZE, "max_agents": SLOTS}
-    return levels.stack(
-        [
-            oracles.random_instance(rng, 3 + number % 2, agents, rng.uniform(0, 0.4), overlapping=True, **padding)
-            for number in range(BOARDS)
-        ]
-    )
-
-
 def random_path(rng: np.random.Generator, instance: Instance, agent: int) -> Path:
     """A walk that mostly nears its goal, and may rest there and leave it; sometimes broken in one of several ways."""
     near = oracles.moves(instance)
@@ -160,7 +149,7 @@ def plans_of(instances: Instance, paths: list[list[list[Path]]]) -> Plan:
 def case(agents: int) -> tuple[Instance, list[list[list[Path]]], Plan, np.ndarray]:
     """Boards, the paths of their plans, these as a ``Plan``, and what comes of them."""
     rng = np.random.default_rng(agents)
-    instances = random_boards(rng, agents)
+    instances = oracles.random_boards(rng, BOARDS, [(3, agents), (4, agents)], 0.4, max_size=SIZE, max_agents=SLOTS)
     paths = [[random_paths(rng, instance) for _ in range(PLANS)] for instance in instances]
     plans = plans_of(instances, paths)
     found = completion_costs(instances, plans)

@@ -13,12 +13,8 @@ from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
 
 
-def boards(seed: int, count: int, shapes: list[tuple[int, int]]) -> list[Instance]:
-    rng = np.random.default_rng(seed)
-    return [
-        oracles.random_instance(rng, *shapes[number % len(shapes)], rng.uniform(0, 1), overlapping=number % 2 == 0)
-        for number in range(count)
-    ]
+def boards(seed: int, count: int, shapes: list[tuple[int, int]]) -> Instance:
+    return oracles.random_boards(np.random.default_rng(seed), count, shapes, 1)
 
 
 def arrivals(path: np.ndarray, instance: Instance) -> list[int]:

@@ -1,5 +1,7 @@
 """The search for pairs against brute force over joint states, the constraint tree, and boards worked out by hand."""
 
+import itertools
+
 import jax
 import numpy as np
 import oracles
@@ -17,24 +19,7 @@ from jaxlake.verify import verify
 MAX_SIZE, MAX_AGENTS, MAX_STEPS, BATCH = 5, 3, 64, 1024
 
 
-def random_boards(seed: int, count: int, sizes: list[int], max_size: int = MAX_SIZE) -> Instance:
-    """One or two agents, up to half the cells holes; half of the boards let agents start on any goal."""
-    rng = np.random.default_rng(seed)
-    boards = []
-    for number in range(count):
-        size = int(rng.choice(sizes))
-        boards.append(
-            oracles.random_instance(
-                rng,
-                size,
-                1 + int(rng.random() < 0.8),
-                rng.uniform(0, 0.5),
-                overlapping=number % 2 == 0,
-                max_size=max_size,
-                max_agents=MAX_AGENTS,
-            )
-        )
-    return stack(boards)
+SHAPES = [*itertools.product(range(2, 6), (1, 2, 2, 2, 2))]
 
 
 def find(instances: Instance, objective=Objective.SUM_OF_COSTS, bounds=None, may_wait=True, max_steps=MAX_STEPS):
@@ -58,7 +43,9 @@ def one(board: str, **asked):
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", Objective)
 def test_search_agrees_with_the_constraint_tree_on_boards_of_every_size(objective):
-    instances = random_boards(2, 1200, list(range(3, 11)), max_size=10)
+    instances = oracles.random_boards(
+        np.random.default_rng(2), 1200, [(size, 2) for size in range(3, 11)], max_agents=MAX_AGENTS
+    )
     found = find(instances, objective, max_steps=64)
     bounds = np.full(1200, UNBOUNDED, np.int32)
     tree = jax.tree.map(np.asarray, search(instances, bounds, np.bool_(True), 64, 20, objective))
@@ -129,7 +116,7 @@ def test_no_agents_are_solved_at_once_and_three_are_left_undecided():
 
 
 def test_the_other_instances_of_a_batch_change_nothing():
-    instances = random_boards(1, 400, [2, 3, 4, 5])
+    instances = oracles.random_boards(np.random.default_rng(1), 400, SHAPES, max_size=MAX_SIZE, max_agents=MAX_AGENTS)
     order = np.random.default_rng(3).permutation(400)
     whole, shuffled, part = find(instances), find(instances[order]), find(instances[np.arange(7)])
     jax.tree.map(np.testing.assert_array_equal, whole[order], shuffled)

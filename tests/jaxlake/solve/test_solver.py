@@ -1,5 +1,7 @@
 """The solver against brute force over joint states, and on boards worked out by hand."""
 
+import itertools
+
 import jax
 import numpy as np
 import oracles
@@ -11,23 +13,11 @@ from jaxlake.levels import stack
 from jaxlake.solve import needs_wait, solve, waits
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED
-from jaxlake.types import ABSENT, Instance, Objective, Status
+from jaxlake.types import ABSENT, Objective, Status
 from jaxlake.verify import verify
 
 # One shape for the whole module, and the generator's tests, so that the solver is compiled once per objective.
 MAX_SIZE, MAX_AGENTS = 5, 3
-
-
-def random_boards(rng: np.random.Generator, count: int, sizes: list[int], agents: list[int]) -> Instance:
-    padding = {"max_size": MAX_SIZE, "max_agents": MAX_AGENTS}
-    return stack(
-        [
-            oracles.random_instance(
-                rng, int(rng.choice(sizes)), int(rng.choice(agents)), rng.uniform(0, 0.5), overlapping=True, **padding
-            )
-            for _ in range(count)
-        ]
-    )
 
 
 @pytest.mark.heavy
@@ -38,7 +28,9 @@ def random_boards(rng: np.random.Generator, count: int, sizes: list[int], agents
     ids=["two agents", "two agents on 5x5", "three agents", "three agents on 4x4"],
 )
 def test_the_optimum_and_the_need_to_wait_equal_brute_force(objective, count, sizes, agents):
-    instances = random_boards(np.random.default_rng(count), count, sizes, agents)
+    shapes = list(itertools.product(sizes, agents))
+    padding = {"max_size": MAX_SIZE, "max_agents": MAX_AGENTS}
+    instances = oracles.random_boards(np.random.default_rng(count), count, shapes, **padding)
     solutions = solve(instances, objective)
     verdicts = verify(instances, solutions.plan, solutions.cost, objective)
     waits = needs_wait(instances, solutions, objective)
