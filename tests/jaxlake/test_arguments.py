@@ -26,6 +26,7 @@ from jaxlake import (
     from_text,
     generate,
     needs_wait,
+    parse,
     prompt,
     rules,
     solve,
@@ -37,6 +38,7 @@ from jaxlake.adapters.text import trl_rows, verl_rows
 from jaxlake.arguments import Word, whole_number
 from jaxlake.benchmark import load, score
 from jaxlake.solve import Convention, JointValues, joint_values
+from jaxlake.types import Solution, Status
 
 # Agent 0 waits for agent 1 to leave its only way, or agent 1 goes round: a sum of costs or a makespan.
 BOARD = from_text(["a.B", ".#.", "bA."])
@@ -46,14 +48,16 @@ THREE = from_text(["a.b", "A#B", "Cc."])
 CONFIG = LakeConfig.uniform((3,), 0.1, 0.5)
 
 
-@functools.cache
-def solved():
-    """Not when tests are collected, which each process does."""
-    return solve(BOARDS)
+PLAN = parse("0:(0,0)(1,0)(2,0)(2,1)\n1:(2,0)(2,1)(2,2)(1,2)(0,2)", max_size=3, max_agents=2, max_steps=64)
+SOLVED = jax.tree.map(  # by hand
+    lambda leaf: np.asarray(leaf)[None],
+    Solution(status=int(Status.SOLVED), plan=PLAN, cost=7, lower_bound=7, expansions=0),
+)
 
 
 @functools.cache
 def table():
+    """Not when tests are collected, which each process does."""
     return joint_values(BOARDS, 2, Convention.SUM_OF_LOSS)
 
 
@@ -68,18 +72,18 @@ def moved(third, holes, conflicts):
 
 ENTRIES = {
     "solve": (Objective, lambda word: solve(BOARDS, word)),
-    "needs_wait": (Objective, lambda word: needs_wait(BOARDS, solved(), word)),
-    "without_waiting": (Objective, lambda word: without_waiting(BOARDS, solved(), word)),
-    "verify": (Objective, lambda word: verify(BOARDS, solved().plan, solved().cost, word)),
+    "needs_wait": (Objective, lambda word: needs_wait(BOARDS, SOLVED, word)),
+    "without_waiting": (Objective, lambda word: without_waiting(BOARDS, SOLVED, word)),
+    "verify": (Objective, lambda word: verify(BOARDS, SOLVED.plan, SOLVED.cost, word)),
     "generate": (Objective, lambda word: dataclasses.astuple(drawn(word))[:3]),
     "score, objective": (Objective, lambda word: score({}, load("validation"), objective=word).to_json()),
     "prompt, style": (PromptStyle, lambda word: prompt(BOARD, word)),
     "prompt, format": (AnswerFormat, lambda word: prompt(BOARD, "verbose", word)),
-    "answer": (AnswerFormat, lambda word: answer(solved().plan[0], 3, word)),
-    "trl_rows, style": (PromptStyle, lambda word: trl_rows(BOARDS, solved().cost, word)),
-    "trl_rows, format": (AnswerFormat, lambda word: trl_rows(BOARDS, solved().cost, answer_format=word)),
-    "verl_rows, style": (PromptStyle, lambda word: verl_rows(BOARDS, solved().cost, "test", word)),
-    "verl_rows, format": (AnswerFormat, lambda word: verl_rows(BOARDS, solved().cost, "test", answer_format=word)),
+    "answer": (AnswerFormat, lambda word: answer(SOLVED.plan[0], 3, word)),
+    "trl_rows, style": (PromptStyle, lambda word: trl_rows(BOARDS, SOLVED.cost, word)),
+    "trl_rows, format": (AnswerFormat, lambda word: trl_rows(BOARDS, SOLVED.cost, answer_format=word)),
+    "verl_rows, style": (PromptStyle, lambda word: verl_rows(BOARDS, SOLVED.cost, "test", word)),
+    "verl_rows, format": (AnswerFormat, lambda word: verl_rows(BOARDS, SOLVED.cost, "test", answer_format=word)),
     "Lake, holes": (HoleRule, lambda word: Lake(holes=word).holes.name),
     "Lake, conflicts": (ConflictRule, lambda word: Lake(conflicts=word).conflicts.name),
     "AutoReset": (AutoResetMode, lambda word: AutoReset(Lake(), word).mode.name),

@@ -71,55 +71,35 @@ def test_off_stays_done():
 
 
 @pytest.mark.heavy
-def test_the_same_step_resets_and_keeps_the_last_observation():
+@pytest.mark.parametrize("mode", [AutoResetMode.SAME_STEP, AutoResetMode.NEXT_STEP])
+def test_the_same_or_the_next_step_begins_an_episode_and_shows_its_first_observation(mode):
+    """The same step keeps all else of the last one; the next one ignores its actions."""
     step, begin = by_hand()
-    before, after, steps, actions = played(AutoResetMode.SAME_STEP)
-    ends = 0
+    before, after, steps, actions = played(mode)
+    resets, at_once = 0, mode is AutoResetMode.SAME_STEP
     for was, now, seen, moves in each((before, after, steps, actions)):
-        plain_state, plain = step(was, moves)
-        assert same(seen.final_observation, plain.observation)
+        (plain_state, plain), (fresh, first) = step(was, moves), begin(now.instance)
+        begins = (plain.terminated | plain.truncated) if at_once else was.done
+        shown, last = first if begins else plain, first if begins and not at_once else plain
+        assert same(now, fresh if begins else plain_state)
+        assert same(seen.observation, shown.observation) and same(seen.legal_actions, shown.legal_actions)
+        assert same(seen.final_observation, last.observation)
         for name in ("rewards", "shared_reward", "terminated", "truncated", "info"):
-            assert same(getattr(seen, name), getattr(plain, name)), name
-        if plain.terminated | plain.truncated:
-            ends += 1
-            fresh, first = begin(now.instance)
-            assert same(now, fresh) and same(seen.observation, first.observation)
-            assert same(seen.legal_actions, first.legal_actions)
-        else:
-            assert same(now, plain_state) and same(seen.observation, plain.observation)
-            assert same(seen.legal_actions, plain.legal_actions)
-    assert ends >= 2 * (STEPS // 7)
+            assert same(getattr(seen, name), getattr(last, name)), name
+        resets += bool(begins)
+    assert resets >= 2 * (STEPS // 8)
     assert steps.terminated.any() and steps.truncated.any() and not (steps.terminated & steps.truncated).any()
 
 
-@pytest.mark.heavy
-def test_the_next_step_resets_and_ignores_its_actions():
-    step, begin = by_hand()
-    before, after, steps, actions = played(AutoResetMode.NEXT_STEP)
-    resets = 0
-    for was, now, seen, moves in each((before, after, steps, actions)):
-        if was.done:
-            resets += 1
-            fresh, first = begin(now.instance)
-            assert same(now, fresh) and not seen.terminated and not seen.truncated and not seen.rewards.any()
-            assert same(seen.observation, first.observation) and same(seen.legal_actions, first.legal_actions)
-        else:
-            plain_state, plain = step(was, moves)
-            assert same(now, plain_state) and same(seen.observation, plain.observation)
-            assert same(
-                (seen.rewards, seen.terminated, seen.truncated), (plain.rewards, plain.terminated, plain.truncated)
-            )
-        assert same(seen.final_observation, seen.observation)
-    assert resets >= 2 * (STEPS // 8)
-
-
 @pytest.mark.parametrize("mode", [AutoResetMode.SAME_STEP, AutoResetMode.NEXT_STEP])
-def test_new_episodes_come_from_the_whole_bank_and_keep_their_params(mode):
+def test_new_episodes_come_from_the_whole_bank_and_keep_their_params_in_one_program(mode):
     _, after, _, _ = played(mode, Params(max_steps=1))
     first = after.time == 0
     starts = {tuple(pair) for pair in after.instance.starts[first].tolist()}
     assert starts == {tuple(pair) for pair in BANK.instances.starts.tolist()}
     assert (after.params.max_steps == 1).all()
+    played(mode, Params(max_steps=9))
+    assert program(mode)._cache_size() == 1
 
 
 def test_a_slip_and_the_next_level_do_not_share_their_key():
@@ -139,15 +119,3 @@ def test_a_slip_and_the_next_level_do_not_share_their_key():
             share, overall = np.mean(within == level), np.mean(np.asarray(starts) == level)
             assert abs(share - overall) < 5 * np.sqrt(0.25 / len(within))
     assert len(outcomes) == 3 and len(levels) >= 2
-
-
-def test_every_mode_compiles_once_for_any_levels_and_limits():
-    episodes = AutoReset(LAKE)
-    step = jax.jit(jax.vmap(episodes.step, in_axes=(None, 0, 0, 0)))
-    reset = jax.jit(jax.vmap(episodes.reset, in_axes=(None, 0, None)))
-    keys = jax.random.split(jax.random.key(0), 4)
-    for max_steps in (1, 9):
-        state, _ = reset(BANK, keys, Params(max_steps=max_steps))
-        for _ in range(2):
-            state, _ = step(BANK, state, jnp.zeros((4, 2), jnp.int32), keys)
-    assert step._cache_size() == 1

@@ -5,21 +5,18 @@ import itertools
 import json
 import re
 import shutil
-from importlib import import_module
 
 import jax
 import numpy as np
 import oracles
 import pytest
-from make_fixed_sets import HOLE_PERCENTS, RECIPES, build, group_key, store
+from make_fixed_sets import HOLE_PERCENTS, RECIPES, build, store
 
-from jaxlake import fixed_sets
+from jaxlake import fixed_sets, levels
 from jaxlake.benchmark import SETS, load, score
 from jaxlake.benchmark.__main__ import main
-from jaxlake.config import LakeConfig
 from jaxlake.files import from_record
-from jaxlake.generate import generate
-from jaxlake.generate.candidates import fingerprints
+from jaxlake.generate.candidates import fingerprints, fixed_fingerprints
 from jaxlake.kinds import Family, Kind
 from jaxlake.solve import solve
 from jaxlake.text import answer
@@ -39,7 +36,7 @@ def test_what_every_caller_gets_is_read_only(name):
     assert len(arrays) == 12 and not any(array.flags.writeable for array in arrays)
 
 
-def test_the_test_set_has_the_cells_of_the_paper():
+def test_the_test_set_has_the_cells_of_the_paper_and_each_subset_its_share_of_waits():
     test = load("test")
     assert len(test) == 3150 == len(set(test.ids))
     assert len(cells_of("test")) == 21
@@ -47,19 +44,11 @@ def test_the_test_set_has_the_cells_of_the_paper():
         cell = (test.instances.num_agents == agents) & (test.instances.size == size)
         for share, percent in itertools.product(SHARES, HOLE_PERCENTS):
             assert (cell & (test.wait_subset == share) & (test.hole_ratio == percent / 100)).sum() == 10
-    assert (test.instances.max_size, test.instances.max_agents) == (10, 5)
-
-
-def test_each_subset_has_its_share_of_waits_in_every_cell():
-    test = load("test")
+        for share in SHARES:
+            assert test.needs_wait[cell & (test.wait_subset == share)].sum() in (int(50 * share), int(50 * share + 0.5))
     for share in SHARES:
-        counts = [
-            int(test.needs_wait[(test.wait_subset == share) & here].sum())
-            for agents, size in cells_of("test")
-            for here in [(test.instances.num_agents == agents) & (test.instances.size == size)]
-        ]
-        assert set(counts) == {int(50 * share), int(50 * share + 0.5)}
-        assert abs(sum(counts) - 50 * share * 21) <= 0.5
+        assert abs(test.needs_wait[test.wait_subset == share].sum() - 50 * share * 21) <= 0.5
+    assert (test.instances.max_size, test.instances.max_agents) == (10, 5)
 
 
 def test_the_validation_set_is_of_two_agents_and_half_of_it_waits():
@@ -86,29 +75,10 @@ def test_the_families_set_has_as_many_boards_of_each_family_agents_size_and_dens
         assert of_family == {(agents, size) for agents, size in agents_sizes if size > agents}
 
 
-def test_no_board_and_no_id_is_in_two_sets():
-    assert len({board for name in SETS for board in fingerprints(load(name).instances)}) == sum(
-        map(len, map(load, SETS))
-    )
-    assert len({identifier for name in SETS for identifier in load(name).ids}) == sum(map(len, map(load, SETS)))
-
-
-@pytest.mark.heavy
-def test_no_board_of_the_families_set_is_made_for_training(monkeypatch):
-    """Not even where the generator tries the candidates that the set was chosen from."""
-    families, kind = load("families"), Kind(Family.MAZE, 6)
-    held = set(fingerprints(families.instances[(families.kinds == kind) & (families.hole_ratio == 0.5)]))
-    generator = import_module("jaxlake.generate")
-    monkeypatch.setattr(generator, "_key_of", lambda kind, _: group_key(RECIPES["families"], kind, 50))
-
-    def made() -> set[bytes]:
-        config = LakeConfig.uniform([kind], 0.5, 0.5)
-        dataset = generate(config, jax.random.key(0), 20, max_size=10, max_agents=5)
-        return set(fingerprints(dataset.instances))
-
-    assert len(held) == 5 and not held & made()
-    monkeypatch.setattr(generator, "fixed_fingerprints", frozenset)
-    assert held <= made()
+def test_no_board_and_no_id_is_in_two_sets_and_none_is_made_for_training():
+    boards = {board for name in SETS for board in fingerprints(load(name).instances)}
+    assert len(boards) == sum(map(len, map(load, SETS))) and boards <= fixed_fingerprints()
+    assert len({identifier for name in SETS for identifier in load(name).ids}) == len(boards)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -126,25 +96,15 @@ def test_an_id_says_what_the_instance_is(name):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_boards_have_their_holes_and_no_board_comes_twice(name):
+def test_boards_are_legal_and_have_their_holes(name):
     held = load(name)
-    boards = set()
-    for index in range(len(held)):
-        size, agents = held.instances.size[index], held.instances.num_agents[index]
-        holes = held.instances.holes[index].reshape(10, 10)
-        starts, goals = held.instances.starts[index, :agents], held.instances.goals[index, :agents]
-        ends = np.concatenate([starts, goals])
-        ratio = round(100 * held.hole_ratio[index])
-        assert holes.sum() == holes[:size, :size].sum()
-        if held.family[index] == "random":
-            assert holes.sum() == ratio * (size**2 - 2 * agents) // 100
-        assert len(set(starts.tolist())) == len(set(goals.tolist())) == agents
-        assert len(set(ends.tolist())) == 2 * agents or held.family[index] == "corridor"  # the two sides' ends may meet
-        assert not held.instances.holes[index][ends].any()
-        assert (np.array(np.divmod(ends, 10)) < size).all()
-        assert (held.instances.starts[index, agents:] == ABSENT).all()
-        boards.add((int(size), holes.tobytes(), ends.tobytes()))
-    assert len(boards) == len(held)
+    levels.validate(held.instances)
+    ratio, size = np.rint(100 * held.hole_ratio).astype(int), held.instances.size
+    holes = ratio * (size**2 - 2 * held.instances.num_agents) // 100
+    assert (held.instances.holes.sum(axis=1) == holes)[held.family == "random"].all()
+    ends = np.sort(np.concatenate([held.instances.starts, held.instances.goals], axis=1), axis=1)
+    shared = ((np.diff(ends, axis=1) == 0) & (ends[:, 1:] != ABSENT)).any(axis=1)
+    assert set(held.family[shared]) <= {"corridor"}  # the two sides' ends may meet
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -156,8 +116,7 @@ def test_the_stored_costs_bound_each_other(name):
     assert known.mean() > (0.95 if name == "families" else 0.99)
     assert (held.optimum <= held.makespan * agents)[known].all()
     for index in range(0, len(held), 7):
-        near, ends = oracles.moves(held.instances[index]), zip(*oracles.ends(held.instances[index]), strict=True)
-        paths = [oracles.distances(near, goal)[start] for start, goal in ends]
+        paths = oracles.path_lengths(held.instances[index])
         assert held.lower_bound[index] == sum(paths)
         assert not known[index] or held.makespan[index] >= max(paths)
 

@@ -16,9 +16,8 @@ from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import LevelBank, pad, stack
 from jaxlake.rewards import cost, shaped
 from jaxlake.rules import ConflictRule, HoleRule
-from jaxlake.solve import solve
 from jaxlake.state import Params
-from jaxlake.types import ABSENT, Action, Instance, Plan, Status
+from jaxlake.types import ABSENT, Action, Instance, Plan
 from jaxlake.verify import verify
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
@@ -131,10 +130,15 @@ def table():
     return LevelBank.build(stack([LEVEL]), with_distances=True).distances[0]
 
 
-@pytest.mark.parametrize("slip", [None, CLASSIC_SLIP])
-@pytest.mark.parametrize("conflicts", ConflictRule)
-@pytest.mark.parametrize("holes", HoleRule)
-@pytest.mark.parametrize("wide", [False, True], ids=["", "x64"])
+@pytest.mark.parametrize(
+    ("holes", "conflicts", "slip", "wide"),
+    [
+        ("fall", "block", None, True),
+        ("fall", "end", CLASSIC_SLIP, False),
+        ("impassable", "block", None, False),
+        ("impassable", "end", CLASSIC_SLIP, True),
+    ],
+)
 def test_a_step_keeps_every_shape_and_dtype_whatever_those_of_the_level_are(holes, conflicts, slip, wide):
     lake, distances = Lake(holes, conflicts, everything, shaped(np.float64(0.1))), table()
     with jax.enable_x64(wide) if hasattr(jax, "enable_x64") else jax.experimental.enable_x64(wide):
@@ -258,30 +262,6 @@ def test_whatever_is_kept_of_a_batch_compiles(agents):
 
 
 @pytest.mark.heavy
-def test_an_optimal_plan_costs_in_play_what_the_solver_and_verify_say():
-    # Two agents, because the search for more takes ten times as long to compile.
-    instances = pad(random_instances(1, (3, 4, 5), (2,), MAX_SIZE), MAX_SIZE, MAX_AGENTS)
-    solutions = solve(instances)
-    assert (solutions.status == Status.SOLVED).sum() > 24 and solutions.plan.lengths.max() <= 1 + 10
-    plans = solutions.plan.replace(paths=solutions.plan.paths[..., : 1 + 12])
-    last = np.take_along_axis(plans.paths, np.maximum(plans.lengths - 1, 0)[..., None], axis=-1)
-    staying = np.where(np.arange(1 + 12) < plans.lengths[..., None], plans.paths, last)
-    offset = {-MAX_SIZE: UP, MAX_SIZE: DOWN, -1: LEFT, 1: RIGHT, 0: WAIT}
-    actions = np.vectorize(offset.__getitem__)(np.diff(staying, axis=-1)).astype(np.int32)
-
-    states, (steps, _) = together(instances, np.moveaxis(actions, 1, 2))
-    verdicts = verify(instances, plans, solutions.cost)
-    solved = np.flatnonzero(solutions.status == Status.SOLVED)
-    states, steps, verdicts, instances = jax.tree.map(lambda x: x[solved], (states, steps, verdicts, instances))
-    assert states.terminated.all() and (states.positions == instances.goals).all()
-    assert verdicts.optimal.all() and not steps.info.blocked.any()
-    for name in ("sum_of_costs", "sum_of_loss", "makespan"):
-        assert (getattr(steps.info.costs, name)[:, -1] == getattr(verdicts.costs, name)).all(), name
-    assert (states.time == verdicts.costs.makespan).all()
-    assert steps.rewards.sum(axis=(1, 2)).tolist() == instances.num_agents.tolist()
-
-
-@pytest.mark.heavy
 def test_any_walk_costs_in_play_what_verify_says_of_its_path():
     instances, actions = random_instances(4, SIZES, COUNTS, MAX_SIZE), random_actions(4)
     _, (_, walked) = together(instances, actions)
@@ -309,11 +289,7 @@ def test_every_size_and_number_of_agents_plays_in_one_program_as_it_would_alone(
     result = together(instances, actions)
     together(random_instances(3, SIZES, COUNTS, MAX_SIZE), actions)
     assert together._cache_size() == 1
-    for index in range(32):
-        one = jax.tree.map(lambda x, index=index: x[index], (instances, actions, result))
-        chex.assert_trees_all_equal(rollout(*one[:2]), one[2])
-
-    index = 20  # And on arrays of the level's own size.
+    index = 20  # on arrays of the level's own size
     instance, played, (state, (step, positions)) = jax.tree.map(lambda x: x[index], (instances, actions, result))
     size, count = int(instance.size), int(instance.num_agents)
     assert size < MAX_SIZE and count < MAX_AGENTS

@@ -356,14 +356,3 @@ def test_a_kind_has_the_same_boards_beside_any_others(mixed):
     alone = generate(config, jax.random.key(0), 24, max_size=5, max_agents=3)
     among = mixed.instances[np.flatnonzero(mixed.kinds == Kind.of("corridor5"))]
     assert set(fingerprints(alone.instances)) == set(fingerprints(among))
-
-
-@pytest.mark.heavy
-def test_a_kind_with_few_boards_repeats_them_and_says_so():
-    """By hand: one of five rows and one of five columns, and 9 * 8 ways to start and go on their nine cells."""
-    config = LakeConfig(("crossing5x1",), (1,), (0.5,), (0.0,))
-    data = generate(config, jax.random.key(0), 3000, max_size=5, max_agents=3)
-    (entry,) = data.report
-    assert len(set(fingerprints(data.instances))) == 3000 - entry.repeated
-    assert 0.95 * 5 * 5 * 9 * 8 < 3000 - entry.repeated <= 5 * 5 * 9 * 8
-    assert data.shortfalls() == (f"kind crossing5x1: {entry.repeated} of 3000 instances are repetitions of others",)

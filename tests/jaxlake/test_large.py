@@ -8,7 +8,7 @@ import oracles
 import pytest
 
 import jaxlake
-from jaxlake import LakeConfig, LevelBank, Params, files, generate, observations, pibt, to_text, verify
+from jaxlake import LakeConfig, LevelBank, Params, Plan, files, generate, observations, pibt, stack, to_text, verify
 from jaxlake.adapters.text import trl_rows
 from jaxlake.env import Lake
 from jaxlake.solve import completion_costs, joint_values, solve
@@ -16,19 +16,23 @@ from jaxlake.text import prompt
 from jaxlake.types import ABSENT
 from tests.support.faces import FACES
 
-KINDS = ("32x32", pytest.param("64x64", marks=pytest.mark.heavy), "64x128")
+SIZES = ((32, 32), pytest.param((64, 64), marks=pytest.mark.heavy), (64, 128))
 SINGLE = ("gymnax", "jaxued")  # They number joint actions.
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=SIZES, ids="{0[0]}x{0[1]}".format)
 def boards(request):
-    config = LakeConfig.uniform([request.param], hole=0.2, wait=0.0)
-    return generate(config, jax.random.key(0), 2, exact=False).instances
+    (size, agents), rng = request.param, np.random.default_rng(0)
+    padding = {"max_size": size, "max_agents": agents}
+    return stack([oracles.random_instance(rng, size, agents, 0.2, overlapping=False, **padding) for _ in range(2)])
 
 
-@pytest.fixture(scope="module")
-def plans(boards):
-    return pibt.plan(boards, jax.random.key(1), orders=2, max_steps=256)
+@pytest.mark.heavy
+def test_boards_are_drawn_and_planned(boards):
+    config = LakeConfig.uniform([f"{boards.max_size}x{boards.max_agents}"], hole=0.2, wait=0.0)
+    drawn = generate(config, jax.random.key(0), 2, exact=False).instances
+    plans = pibt.plan(drawn, jax.random.key(1), orders=2, max_steps=256)
+    assert verify(drawn, plans, np.int32(ABSENT)).checks[:, :7].all()
 
 
 @pytest.mark.heavy
@@ -62,33 +66,21 @@ def test_adapters_play_what_the_core_plays(boards, name):
             assert seen.observation.dtype == (np.int8 if boards.max_agents < 128 else np.int16)
 
 
-@pytest.mark.heavy
-def test_a_bank_holds_the_steps_of_a_search_from_each_goal(boards):
-    bank = LevelBank.build(boards, with_distances=True)
-    assert bank.distances.dtype == np.int16 and bank.distances.shape == (2, boards.max_agents, boards.max_size**2)
-    near = oracles.moves(boards[1])
-    for agent in range(0, boards.max_agents, 9):
-        expected = np.full(boards.max_size**2, ABSENT)
-        found = oracles.distances(near, int(boards.goals[1, agent]))
-        expected[list(found)] = list(found.values())
-        np.testing.assert_array_equal(bank.distances[1, agent], expected)
-
-
-def test_files_give_back_boards_and_plans(boards, plans, tmp_path):
-    entries = [
-        files.record(board, str(index), plan=jax.tree.map(lambda part, at=index: part[at], plans))
-        for index, board in enumerate(boards)
-    ]
-    files.write(tmp_path / "large.jsonl", entries)
+def test_files_give_back_boards_and_plans(boards, tmp_path):
+    paths = np.random.default_rng(1).integers(0, boards.max_size**2, (boards.max_agents, 300), np.int32)
+    plan = Plan(
+        parsable=np.bool_(True),
+        num_named=np.int32(boards.max_agents),
+        paths=paths,
+        lengths=np.full(boards.max_agents, 300, np.int32),
+    )
+    files.write(
+        tmp_path / "large.jsonl", [files.record(board, str(index), plan=plan) for index, board in enumerate(boards)]
+    )
     back, _ = files.read(tmp_path / "large.jsonl")
     assert jax.tree.all(jax.tree.map(np.array_equal, back, boards))
-    for index, entry in enumerate(files.read_records(tmp_path / "large.jsonl")):
-        one = boards[index : index + 1]
-        again, first = (
-            verify(one, jax.tree.map(lambda part: np.asarray(part)[None], plan), np.zeros(1, np.int32))
-            for plan in (files.plan_of(entry), jax.tree.map(lambda part, at=index: part[at], plans))
-        )
-        assert again.valid[0] == first.valid[0] and again.cost[0] == first.cost[0]
+    for entry in files.read_records(tmp_path / "large.jsonl"):
+        assert jax.tree.all(jax.tree.map(np.array_equal, files.plan_of(entry), plan))
 
 
 def test_pictures_are_a_screen_wide_and_show_no_numbers_that_nobody_can_read(boards):
@@ -97,10 +89,10 @@ def test_pictures_are_a_screen_wide_and_show_no_numbers_that_nobody_can_read(boa
     assert ("<text" in jaxlake.svg(boards[0])) == (boards.max_size == 32)
 
 
-def test_what_ends_earlier_says_so_in_one_line_and_names_the_way_out(boards, plans):
+def test_what_ends_earlier_says_so_in_one_line_and_names_the_way_out(boards):
     for refused, way_out in (
         (lambda: solve(boards), "jaxlake.pibt plans on larger boards"),
-        (lambda: completion_costs(boards, plans), "jaxlake.verify judges whole plans"),
+        (lambda: completion_costs(boards, None), "jaxlake.verify judges whole plans"),
         (lambda: joint_values(boards, 2, "sum_of_costs"), "distance_fields has each agent's own steps"),
         (lambda: to_text(boards[0]), "prompts of coordinates have no such limit"),
         (lambda: Lake(observe=observations.text).reset(boards[0]), "svg and render_mode='rgb_array' draw any number"),

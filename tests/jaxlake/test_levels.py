@@ -102,32 +102,14 @@ def test_a_bank_refuses_faulty_levels_and_wrong_batch_axes():
         LevelBank.build(LEVEL)
 
 
-def test_distances_are_shortest_paths_around_holes():
-    level = stack([from_text(BOARDS[2], max_agents=2)])
-    expected = """
-        7 # 1 0 1
-        6 # 2 # 2
-        5 4 3 # 3
-        6 5 4 5 4
-        7 6 5 6 5
-    """
-    table = np.asarray(distance_fields(level))
+def test_a_long_way_round_is_counted_whole_in_a_bank_too():
+    """A road of 45 rows, of which each other one is passed from end to end."""
+    columns = {0: range(45), 1: [44], 2: range(44, -1, -1), 3: [0]}
+    road = np.array([45 * row + column for row in range(45) for column in columns[row % 4]])
+    board = build(45, ~np.isin(np.arange(45**2), road), road[:1], road[1:2])
+    table = LevelBank.build(stack([board]), with_distances=True).distances
     assert table.dtype == np.int16
-    assert table[0, 0].tolist() == [ABSENT if word == "#" else int(word) for word in expected.split()]
-    assert (table[0, 1] == ABSENT).all()
-
-
-def test_cells_that_the_goal_cannot_be_reached_from_have_no_distance():
-    table = distance_fields(stack([from_text("a.#\nA#.\n.#.", max_size=4)]))[0, 0].reshape(4, 4)
-    assert table.tolist() == [[1, 2, -1, -1], [0, -1, -1, -1], [1, -1, -1, -1], [-1] * 4]
-
-
-def test_distances_beyond_int8_are_counted_in_a_bank_too():
-    """A road of 20 rows that are passed from end to end: 10 of 20 cells and as many between them."""
-    rows = ["." * 20 if row % 2 == 0 else "#" * 19 + "." if row % 4 == 1 else "." + "#" * 19 for row in range(20)]
-    rows[0] = "aA" + "." * 18
-    table = LevelBank.build(stack([from_text(rows)]), with_distances=True).distances
-    assert table.dtype == np.int16 and table.max() == 18 + 9 * 20 + 10
+    assert table[0, 0, road].tolist() == abs(np.arange(len(road)) - 1).tolist()
 
 
 @pytest.mark.parametrize("axes", [(1, 1), None])

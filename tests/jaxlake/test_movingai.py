@@ -63,7 +63,6 @@ def test_windows_line_ends_byte_order_marks_and_blanks_are_read(files, separator
     [
         ("height 3", "height three", 2, "height = 'three' must be a whole number from 0 on"),
         ("height 3", "height ٣", 2, "height = '٣' must be a whole number from 0 on"),
-        ("height 3", "height", 2, "height = '' must be a whole number from 0 on"),
         ("height 3\n", "", 3, "there is no line 'height' with a whole number above 'map'"),
         ("height 3", "height 3\nheight 3", 3, "'height 3' must be one of the lines type, height, width, each once"),
         ("width 4", "width 4\nname small", 4, "'name small' must be one of the lines type, height, width, each once"),
@@ -85,7 +84,6 @@ def test_a_broken_map_names_file_and_line(files, old, new, line, fault):
     [
         ("\t3.41421356", "", ", line 2", "the row must have the 9 columns"),
         ("\t1\t0\t3\t2", "\t1\t-1\t3\t2", ", line 2", "start y = '-1' must be a whole number from 0 on"),
-        ("\t1\t0\t3\t2", "\t²\t0\t3\t2", ", line 2", "start x = '²' must be a whole number from 0 on"),
         ("\t0\t1\t2\t1", "\t0\t١\t2\t1", ", line 3", "start y = '١' must be a whole number from 0 on"),
         ("0\tmaps", "0.5\tmaps", ", line 2", "bucket = '0.5' must be a whole number from 0 on"),
         ("3.41421356", "nan", ", line 2", "optimal length = 'nan' must be a number from 0 on"),

@@ -5,10 +5,11 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracles
 import pytest
-from grids import neighbours, shortest_paths
 
-from jaxlake import Action, Instance, Lake, LakeConfig, Plan, distance_fields, from_text, generate, pibt, stack, verify
+from jaxlake import Action, Instance, LakeConfig, distance_fields, from_text, generate, pibt, stack, verify
+from jaxlake.levels import build
 from jaxlake.types import ABSENT
 
 step = jax.jit(pibt.step)
@@ -20,7 +21,7 @@ def drawn(kind: str, hole: float, count: int, seed: int = 0) -> Instance:
 
 def plain_step(board: Instance, positions, priorities, fields, ties) -> list[int]:
     """Algorithm 1 of Okumura et al. 2022, recursive, with the ties of `pibt.step`; the agents' next cells."""
-    size, agents = int(board.size), range(len(positions))
+    size, agents, near = int(board.size), range(len(positions)), oracles.moves(board)
     following: dict[int, int] = {}
 
     def moves(agent: int, pusher: int | None) -> bool:
@@ -31,7 +32,7 @@ def plain_step(board: Instance, positions, priorities, fields, ties) -> list[int
             return fields[agent][cell], occupied, ties[agent][action], action
 
         own = positions[agent]
-        for cell in sorted([*neighbours(size, board.holes, own), own], key=order):
+        for cell in sorted(near[own], key=order):
             if cell in following.values() or (pusher is not None and cell == positions[pusher]):
                 continue
             there = next((other for other in agents if positions[other] == cell), None)
@@ -50,11 +51,9 @@ def plain_step(board: Instance, positions, priorities, fields, ties) -> list[int
 
 
 def legal(board: Instance, before, after) -> bool:
-    near = all(b == a or b in neighbours(int(board.size), board.holes, a) for a, b in zip(before, after, strict=True))
-    swaps = any(
-        a != b and (before[a], after[a]) == (after[b], before[b])
-        for a, b in itertools.combinations(range(len(after)), 2)
-    )
+    beside = oracles.moves(board)
+    swaps = any((before[a], after[a]) == (after[b], before[b]) for a, b in itertools.combinations(range(len(after)), 2))
+    near = all(b in beside[a] for a, b in zip(before, after, strict=True))
     return near and not swaps and len(set(after)) == len(after)
 
 
@@ -63,32 +62,36 @@ def after(board: Instance, positions, actions) -> list[int]:
     return (np.asarray(positions) + offsets[np.asarray(actions)]).tolist()
 
 
-@pytest.mark.parametrize(
-    ("kind", "hole"),
-    [
-        ("8x12", 0.3),
-        ("rooms12x16", 0.3),
-        pytest.param("16x40", 0.2, marks=pytest.mark.heavy),
-        pytest.param("maze9x8", 0.5, marks=pytest.mark.heavy),
-    ],
-)
-def test_steps_are_those_of_the_algorithm_in_plain_python_and_never_conflict(kind, hole):
+def simulated(board: Instance, rng: np.random.Generator, steps: int):
+    """Positions and priorities before each step of a board, the ties that are drawn, and the positions after it."""
+    fields, goals = distance_fields(board), board.goals
+    positions, priorities = board.starts.tolist(), rng.permutation(board.max_agents)
+    for _ in range(steps):
+        ties = rng.integers(0, 4, (board.max_agents, 5))
+        found = after(board, positions, step(board, jnp.array(positions), jnp.array(priorities), fields, ties))
+        yield positions, priorities, ties, found
+        positions = found
+        arrived = np.array(positions) == goals
+        priorities = np.asarray(pibt.next_priorities(jnp.array(priorities, jnp.int32), arrived))
+
+
+@pytest.mark.parametrize(("size", "agents", "holes"), [(6, 18, 9), pytest.param(16, 40, 60, marks=pytest.mark.heavy)])
+def test_steps_are_those_of_the_algorithm_in_plain_python_and_never_conflict(size, agents, holes):
     rng = np.random.default_rng(0)
-    for board in drawn(kind, hole, 3):
-        agents = board.max_agents
-        fields = distance_fields(board)
-        far = np.where(np.asarray(fields) == ABSENT, 1 << 15, np.asarray(fields, np.int32)).tolist()
-        positions, priorities = board.starts.tolist(), rng.permutation(agents)
-        for _ in range(25):
-            ties = rng.integers(0, 4, (agents, 5))
-            actions = step(board, jnp.array(positions), jnp.array(priorities), fields, jnp.array(ties))
-            found = after(board, positions, actions)
+    for board in [crowd(rng, size, agents, holes) for _ in range(3)]:
+        fields = np.asarray(distance_fields(board), np.int32)
+        far = np.where(fields == ABSENT, 1 << 15, fields).tolist()
+        for positions, priorities, ties, found in simulated(board, rng, 25):
+            assert len(set(priorities.tolist())) == board.max_agents
             assert found == plain_step(board, positions, priorities.tolist(), far, ties.tolist())
             assert legal(board, positions, found)
-            positions = found
-            arrived = np.array(positions) == board.goals
-            priorities = np.asarray(pibt.next_priorities(jnp.array(priorities, jnp.int32), arrived))
-            assert len(set(priorities.tolist())) == agents
+
+
+def crowd(rng: np.random.Generator, size: int, agents: int, holes: int) -> Instance:
+    """A board on which agents may be cut off from their goals."""
+    order = rng.permutation(size**2)
+    free = order[holes:]
+    return build(size, np.isin(np.arange(size**2), order[:holes]), free[:agents], rng.permutation(free)[:agents])
 
 
 def test_every_joint_position_of_a_tiny_board_has_a_legal_step():
@@ -102,22 +105,16 @@ def test_every_joint_position_of_a_tiny_board_has_a_legal_step():
         assert legal(board, pair, after(board, pair, chosen))
 
 
-def test_on_a_ring_the_agent_of_the_highest_priority_always_comes_nearer():
-    """Without holes a board is biconnected; here all cells but one are taken."""
-    board = drawn("6x18", 0.0, 1)[0]
-    fields, rng = distance_fields(board), np.random.default_rng(1)
-    positions, priorities = board.starts.tolist(), rng.permutation(18)
-    seen = np.zeros(18, bool)
-    for _ in range(150):
+def test_without_holes_the_agent_of_the_highest_priority_always_comes_nearer():
+    """Such a board is biconnected; here half of its cells are taken."""
+    rng = np.random.default_rng(1)
+    board = crowd(rng, 6, 18, 0)
+    fields, seen = distance_fields(board), np.zeros(18, bool)
+    for positions, priorities, _, found in simulated(board, rng, 150):
         first = int(np.argmax(priorities))
-        ties = jnp.array(rng.integers(0, 256, (18, 5)))
-        found = after(board, positions, step(board, jnp.array(positions), jnp.array(priorities), fields, ties))
         was, now = (int(fields[first, cells[first]]) for cells in (positions, found))
         assert now == was - 1 or was == now == 0
-        positions = found
-        arrived = np.array(positions) == board.goals
-        seen |= arrived
-        priorities = np.asarray(pibt.next_priorities(jnp.array(priorities, jnp.int32), arrived))
+        seen |= np.array(found) == board.goals
     assert seen.all()  # reachability: everybody is on its goal at some time
 
 
@@ -135,57 +132,36 @@ def test_padding_and_absent_agents_change_nothing():
 
 
 @pytest.mark.heavy
-def test_actions_of_a_policy_lead_through_the_lake_as_planned():
-    board, lake = drawn("8x8", 0.2, 1)[0], Lake()
-    state, _ = lake.reset(board)
-    fields, priorities = distance_fields(board), jnp.arange(8)
-    play = jax.jit(lake.step)
-    for time in range(60):
-        ties = jax.random.randint(jax.random.key(time), (8, 5), 0, 256)
-        actions = step(state.instance, state.positions, priorities, fields, ties)
-        expected = after(board, state.positions, actions)
-        state, seen = play(state, actions)
-        assert not seen.info.blocked.any()
-        assert state.done or state.positions.tolist() == expected
-        priorities = pibt.next_priorities(priorities, seen.info.arrived)
-    assert bool(state.terminated)
-
-
-@pytest.mark.heavy
 def test_plans_are_valid_and_more_orders_are_never_worse():
     boards = drawn("12x16", 0.2, 24)
-    bounds = [
-        sum(
-            shortest_paths(12, board.holes, int(start))[int(goal)]
-            for start, goal in zip(board.starts, board.goals, strict=True)
-        )
-        for board in boards
-    ]
     costs = []
     for orders in (1, 4):
         plans = pibt.plan(boards, jax.random.key(0), orders=orders, max_steps=200)
         verdicts = verify(boards, plans, np.int32(ABSENT))
         assert np.all(np.asarray(verdicts.checks)[:, :7])
         cost = np.asarray(verdicts.cost)
-        assert np.all((cost == ABSENT) | (cost >= bounds))
         costs.append(cost)
     assert np.mean(costs[1] != ABSENT) > 0.9
     assert np.sum(costs[1] != ABSENT) >= np.sum(costs[0] != ABSENT)
 
 
+BOARDS, ASKED = stack([from_text("a..B\n....\n.cC.\nb..A")] * 3), {"orders": 3, "max_steps": 20}
+
+
 @pytest.mark.parametrize("kind", ["threefry2x32", "rbg", "unsafe_rbg"])
-def test_a_plan_depends_on_its_board_and_number_alone(kind, monkeypatch):
+def test_plans_of_one_board_differ_by_its_number_and_the_key(kind):
     """Under ``vmap`` JAX draws by the first key of a batch where keys are not threefry's."""
-    boards, key = stack([from_text("a..B\n....\n.cC.\nb..A")] * 3), jax.random.key(0, impl=kind)
-    whole = pibt.plan(boards, key, orders=3, max_steps=20)
-    assert (
-        whole.paths.tolist() != pibt.plan(boards, jax.random.key(1, impl=kind), orders=3, max_steps=20).paths.tolist()
-    )
-    assert len(np.unique(whole.paths, axis=0)) == 3  # of one board
-    first = pibt.plan(boards[:1], key, orders=3, max_steps=20)
-    jax.tree.map(np.testing.assert_array_equal, first, whole[:1])
+    one, other = (pibt.plan(BOARDS, jax.random.key(seed, impl=kind), **ASKED).paths for seed in (0, 1))
+    assert one.tolist() != other.tolist() and len(np.unique(one, axis=0)) == 3
+
+
+@pytest.mark.heavy
+def test_a_plan_depends_on_no_other_board(monkeypatch):
+    key = jax.random.key(0)
+    whole = pibt.plan(BOARDS, key, **ASKED)
+    jax.tree.map(np.testing.assert_array_equal, pibt.plan(BOARDS[:1], key, **ASKED), whole[:1])
     monkeypatch.setattr(pibt, "_BYTES", 1)  # one board at a time
-    jax.tree.map(np.testing.assert_array_equal, pibt.plan(boards, key, orders=3, max_steps=20), whole)
+    jax.tree.map(np.testing.assert_array_equal, pibt.plan(BOARDS, key, **ASKED), whole)
 
 
 def test_of_orders_of_thousands_of_agents_the_one_with_most_of_them_home_is_kept():
@@ -207,36 +183,6 @@ def test_plans_cost_at_least_the_optimum_and_little_more():
     assert len(ratio) >= 55 and ratio.min() >= 1 and ratio.mean() < 1.15
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("agents", [6, 9])
-def test_verdicts_of_many_agents_are_those_of_few(agents):
-    """Agents beyond five are judged by another program: absent ones must not change a verdict."""
-    few = drawn("6x3", 0.2, 40)
-    wide = drawn(f"6x{agents}", 0.0, 1)[0]
-    many = jax.tree.map(lambda *parts: np.stack(parts), *[stack([board, wide])[0] for board in few])
-    rng = np.random.default_rng(0)
-    paths = np.full((40, agents, 9), ABSENT, np.int32)
-    paths[:, :3] = rng.integers(-2, 36, (40, 3, 9))
-    good = pibt.plan(few, jax.random.key(0), max_steps=8).paths
-    paths[::2, :3] = good[::2]
-    paths[::4, 0, 2] = paths[::4, 1, 2]
-    lengths = np.where(np.arange(agents) < 3, (paths != ABSENT).argmin(axis=2), 0).astype(np.int32)
-    lengths[:, :3][lengths[:, :3] == 0] = 9
-
-    def judged(boards: Instance, slots: int) -> np.ndarray:
-        plans = Plan(
-            parsable=np.ones(40, bool),
-            num_named=np.full(40, 3, np.int32),
-            paths=paths[:, :slots],
-            lengths=lengths[:, :slots],
-        )
-        return np.asarray(verify(boards, plans, np.int32(ABSENT)).checks)
-
-    expected = judged(few, 3)
-    assert np.array_equal(judged(many, agents), expected)
-    assert not expected.all(axis=0)[3:].all() and expected.any(axis=0).all()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -245,7 +191,8 @@ def test_verdicts_of_many_agents_are_those_of_few(agents):
     ],
 )
 def test_numbers_out_of_range_are_named(arguments, message):
+    board = from_text("a.B\n...\nb.A")
     with pytest.raises(ValueError, match=message):
-        pibt.plan(drawn("5x2", 0.0, 1), jax.random.key(0), **arguments)
+        pibt.plan(stack([board]), jax.random.key(0), **arguments)
     with pytest.raises(ValueError, match="must have none|plan needs one"):
-        pibt.plan(drawn("5x2", 0.0, 1)[0], jax.random.key(0))
+        pibt.plan(board, jax.random.key(0))

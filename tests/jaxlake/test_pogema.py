@@ -1,16 +1,9 @@
 """POGEMA's YAML of maps and scenarios: what it says is read, and a fault names the file and the scenario or map."""
 
-import functools
-import pathlib
-
-import jax
-import numpy as np
 import pytest
 
-from jaxlake import Action, Instance, to_text
+from jaxlake import to_text
 from jaxlake.pogema import read_scenarios
-from jaxlake.rules import ConflictRule, HoleRule, move
-from jaxlake.types import STEPS
 
 MAPS = """
 gap: |-
@@ -155,46 +148,3 @@ def test_without_the_maps_beside_them_scenarios_are_not_read(files):
     path.with_name("maps.yaml").unlink()
     with pytest.raises(FileNotFoundError, match="maps.yaml"):
         read_scenarios(path)
-
-
-@pytest.mark.parametrize(("system", "alike"), [("soft", 7723), ("block_both", 6774), ("priority", 5930)])
-def test_what_pogemas_collision_systems_do_beside_block(system, alike):
-    """10,000 random joint actions of 12 agents on 50 boards of 8x8, played by POGEMA 1.4.0 with ``on_target=nothing``.
-
-    None of the three is our ``BLOCK``; each is what docs/environment.md says of it.
-    """
-    with np.load(pathlib.Path(__file__).parent / "data" / "pogema_steps.npz") as stored:
-        holes, actions, cells = stored["holes"], stored["actions"].astype(int), stored[system].astype(int)
-    before, after = cells[:, :-1], cells[:, 1:]
-    row, column = np.moveaxis(np.array(STEPS)[actions], -1, 0) + np.divmod(before, 8)
-    inside = (np.minimum(row, column) >= 0) & (np.maximum(row, column) < 8)
-    wanted = np.where(inside, row * 8 + column, before)
-    wanted = np.where(np.take_along_axis(holes, wanted.reshape(50, -1), 1).reshape(wanted.shape), before, wanted)
-    moving, others = wanted != before, ~np.eye(12, dtype=bool)
-    rivals = (wanted[..., :, None] == wanted[..., None, :]) & others & moving[..., None, :]
-    into = (wanted[..., :, None] == before[..., None, :]) & others
-    swapping = (into & np.swapaxes(into, -1, -2)).any(-1)
-
-    here = before[:, 0].astype(np.int32)
-    size, count = np.full(50, 8, np.int32), np.full(50, 12, np.int32)
-    boards = Instance(size=size, num_agents=count, holes=holes, starts=here, goals=here)
-    block = functools.partial(move, holes=HoleRule.IMPASSABLE, conflicts=ConflictRule.BLOCK)
-    play = jax.jit(jax.vmap(jax.vmap(block, (None, 0, 0))))
-
-    def blocked(chosen):
-        return np.asarray(play(boards, before.astype(np.int32), chosen.astype(np.int32)).positions)
-
-    assert np.sum((blocked(actions) == after).all(-1)) == alike
-    if system == "soft":  # Of several that move to a cell, the first goes on, and the others wait.
-        first = np.tril(np.ones((12, 12), bool), -1)
-        waits = moving & ~swapping & (rivals & ~swapping[..., None, :] & first).any(-1)
-        expected = blocked(np.where(waits, Action.WAIT, actions))
-    elif system == "block_both":  # Nobody enters a cell where another stands, or that another wants.
-        free = ~into.any(-1) & ~((wanted[..., :, None] == wanted[..., None, :]) & others).any(-1)
-        expected = np.where(free, wanted, before)
-    else:  # One after another, by number.
-        expected = before.copy()
-        for agent in range(12):
-            taken = (np.delete(expected, agent, -1) == wanted[..., agent, None]).any(-1)
-            expected[..., agent] = np.where(taken, before[..., agent], wanted[..., agent])
-    assert np.array_equal(expected, after)

@@ -1,7 +1,6 @@
 """Records: counted, indexed and walked through by board, pytrees as before, and neither mappings nor arrays."""
 
 import copy
-import functools
 import pickle
 
 import jax
@@ -10,18 +9,17 @@ import numpy as np
 import pytest
 from jax import export
 
-from jaxlake import AutoReset, Lake, LevelBank, Params, from_text, solve, stack
+from jaxlake import AutoReset, Lake, LevelBank, Params, from_text, stack
 from jaxlake.record import Record, record
+from jaxlake.solve.driver import undecided
 
 ONE = from_text(["a.B", ".#.", "bA."])
 OTHER = from_text(["ab", "BA"], max_size=3)
 BATCH = stack([ONE, OTHER, ONE, OTHER])
 
 
-@functools.cache
-def nested():
-    """With a plan in it; not when tests are collected, which each process does."""
-    return solve(BATCH)
+NESTED = undecided(4, 2, 64)
+"""With plans in it."""
 
 
 def same(first, second):
@@ -30,12 +28,12 @@ def same(first, second):
 
 
 def test_a_batch_counts_its_boards():
-    assert len(BATCH) == len(nested()) == len(nested().plan) == 4 and len(BATCH[:0]) == 0
+    assert len(BATCH) == len(NESTED) == len(NESTED.plan) == 4 and len(BATCH[:0]) == 0
 
 
 def test_a_whole_number_takes_one_board():
     assert same(BATCH[1], OTHER) and same(BATCH[-1], OTHER) and same(BATCH[np.int64(2)], ONE)
-    assert nested()[0].plan.paths.shape == (2, 65)
+    assert NESTED[0].plan.paths.shape == (2, 65)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +45,7 @@ def test_slices_and_arrays_take_several(index):
 
 def test_a_loop_goes_board_by_board():
     assert all(same(board, (ONE, OTHER)[number % 2]) for number, board in enumerate(BATCH))
-    boards, plans = zip(*zip(BATCH, nested().plan, strict=True), strict=True)
+    boards, plans = zip(*zip(BATCH, NESTED.plan, strict=True), strict=True)
     assert same(stack(boards), BATCH) and len(plans) == 4
 
 
@@ -58,7 +56,7 @@ def test_what_is_none_stays_none():
 
 
 @pytest.mark.parametrize("ask", [len, iter, lambda record: record[0], lambda record: record[:1]])
-@pytest.mark.parametrize("record", [lambda: ONE, lambda: nested()[0], Params, lambda: LevelBank.build(BATCH)[0]])
+@pytest.mark.parametrize("record", [lambda: ONE, lambda: NESTED[0], Params, lambda: LevelBank.build(BATCH)[0]])
 def test_without_batch_axes_there_is_no_length_and_no_index(record, ask):
     record = record()
     with pytest.raises(TypeError, match=f"^this {type(record).__name__} has no batch axes: it has no length"):
@@ -85,11 +83,10 @@ def test_a_record_is_no_array(asked):
 
 
 def test_records_are_the_pytrees_that_they_were():
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(nested())]
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(NESTED)]
     assert paths == sorted(paths) and ".plan.paths" in paths and ".status" in paths
-    whole = nested()
-    for copied in (pickle.loads(pickle.dumps(whole)), copy.deepcopy(whole), jax.tree.map(lambda leaf: leaf, whole)):
-        assert type(copied) is type(whole) and same(copied, whole)
+    for copied in (pickle.loads(pickle.dumps(NESTED)), copy.deepcopy(NESTED), jax.tree.map(lambda leaf: leaf, NESTED)):
+        assert type(copied) is type(NESTED) and same(copied, NESTED)
     assert same(BATCH.replace(size=BATCH.size + 1).replace(size=BATCH.size), BATCH)
 
 
@@ -102,19 +99,19 @@ def test_records_are_indexed_under_jit_scan_and_vmap():
     assert (starts == BATCH.starts).all() and (jax.vmap(lambda board: board.size)(BATCH) == BATCH.size).all()
 
 
-@pytest.mark.parametrize("slip", [None, 0.5])
-def test_an_environment_is_exported_serialized_and_called(slip):
+def test_an_environment_is_exported_serialized_and_called():
     """In a file of ``jax.export`` records are what they are in the program: reset and step with their states."""
     pytest.importorskip("flatbuffers")  # JAX needs it and does not ask for it.
-    bank, episodes, params = LevelBank.build(BATCH), AutoReset(Lake()), Params(slip=slip).as_arrays()
-    state, _ = episodes.reset(bank, jax.random.key(0), params)
+    bank, episodes = LevelBank.build(BATCH), AutoReset(Lake())
+    firm, slippery = (Params(slip=slip).as_arrays() for slip in (None, 0.5))
+    state, _ = episodes.reset(bank, jax.random.key(0), slippery)
     actions = jnp.array([1, 0], jnp.int32)
     for function, given in (
-        (episodes.reset, (bank, jax.random.key(1), params)),
+        (episodes.reset, (bank, jax.random.key(1), firm)),
         (episodes.step, (bank, state, actions, jax.random.key(2))),
     ):
         stored = export.export(jax.jit(function))(*given).serialize()
-        assert same(export.deserialize(stored).call(*given), function(*given))
+        assert same(export.deserialize(stored).call(*given), jax.jit(function)(*given))
 
 
 def test_a_record_may_be_defined_again():

@@ -30,11 +30,6 @@ def test_a_board_is_read_into_padded_arrays():
     assert instance.goals.tolist() == [3 * 6 + 3, 2, ABSENT]
 
 
-@pytest.mark.parametrize("max_size", [None, 4, 9])
-def test_a_board_is_drawn_as_it_was_read(max_size):
-    assert to_text(from_text(BOARD, max_size=max_size)) == rows(BOARD)
-
-
 APART = """
     a.#  A.#
     bc.  B.C

@@ -1,5 +1,7 @@
 """Rewards on games worked out by hand, and the sums that they promise over random play."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,20 +22,31 @@ BOARD = """
 UP, DOWN, LEFT, RIGHT, WAIT = range(5)
 
 
-def paid(reward, *joint) -> list[list[float]]:
-    """The rewards of each step of a game on ``BOARD``, which has one agent slot too many."""
+@functools.cache
+def level():
+    """``BOARD`` with an agent slot too many, and its distances."""
+    instance = from_text(BOARD, max_agents=3)
+    return instance, distance_fields(stack([instance]))[0]
+
+
+@functools.partial(jax.jit, static_argnames="reward")
+def play(reward, instance, distances, moves):
+    """The last state of a game, its first time step, and the rewards of each step, by agent and their sum."""
     lake = Lake(reward=reward)
-    level = stack([from_text(BOARD, max_agents=3)])
-    instance = jax.tree.map(lambda x: x[0], level)
-    state, first = lake.reset(instance, Params(max_steps=20), distance_fields(level)[0])
-    assert not first.rewards.any() and first.shared_reward == 0
 
-    def play(state, moves):
-        state, step = lake.step(state, moves)
-        return state, (step.rewards, step.shared_reward)
+    def step(state, actions):
+        state, time_step = lake.step(state, actions)
+        return state, (time_step.rewards, time_step.shared_reward)
 
+    state, first = lake.reset(instance, Params(max_steps=40), distances)
+    return *jax.lax.scan(step, state, moves), first
+
+
+def paid(reward, *joint) -> list[list[float]]:
+    """The rewards of each step of a game."""
     moves = np.array([[*moves, WAIT] for moves in joint], np.int32)
-    _, (rewarded, shared) = jax.jit(lambda: jax.lax.scan(play, state, moves))()
+    _, (rewarded, shared), first = play(reward, *level(), moves)
+    assert not first.rewards.any() and first.shared_reward == 0
     np.testing.assert_allclose(shared, rewarded.sum(axis=1), rtol=1e-6)
     assert not rewarded[:, 2].any()
     return rewarded[:, :2].tolist()
@@ -43,40 +56,27 @@ GAME = [(RIGHT, DOWN), (WAIT, RIGHT), (DOWN, RIGHT), (UP, RIGHT), (WAIT, UP), (W
 # Agent 1's distance to its goal, around the hole: 5 at first, then 4, 3, 2, 1, 0.
 
 
-def test_sparse_pays_every_agent_once_in_the_step_that_solves_the_episode():
-    assert paid(rewards.sparse, *GAME) == [[0, 0]] * 4 + [[1, 1], [0, 0]]
-
-
-def test_cost_charges_steps_that_do_not_begin_and_end_on_the_goal():
-    assert paid(rewards.cost, *GAME) == [[-1, -1], [0, -1], [-1, -1], [-1, -1], [0, -1], [0, 0]]
-
-
-def test_shaped_adds_the_decrease_of_the_distance():
-    expected = [[0.5, 0.5], [0, 0.5], [-0.5, 0.5], [0.5, 0.5], [1, 1.5], [0, 0]]
-    np.testing.assert_allclose(paid(rewards.shaped(0.5), *GAME), expected)
-
-
-def test_shaped_discounts_the_potential_after_the_step():
-    expected = [[1, 5 - 0.9 * 4], [0, 4 - 0.9 * 3], [-0.9, 3 - 0.9 * 2], [1, 2 - 0.9 * 1], [1, 2], [0, 0]]
-    np.testing.assert_allclose(paid(rewards.shaped(1.0, 0.9), *GAME), expected, rtol=1e-6)
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [
+        (rewards.sparse, [[0, 0]] * 4 + [[1, 1], [0, 0]]),  # every agent, once, in the step that solves the episode
+        (rewards.cost, [[-1, -1], [0, -1], [-1, -1], [-1, -1], [0, -1], [0, 0]]),  # off the goal before or after it
+        (rewards.shaped(0.5), [[0.5, 0.5], [0, 0.5], [-0.5, 0.5], [0.5, 0.5], [1, 1.5], [0, 0]]),
+        (rewards.shaped(1, 0.9), [[1, 1.4], [0, 1.3], [-0.9, 1.2], [1, 1.1], [1, 2], [0, 0]]),  # 5 - .9 * 4 and so on
+    ],
+    ids=["sparse", "cost", "shaped", "discounted"],
+)
+def test_a_game_worked_out_by_hand_is_paid(reward, expected):
+    np.testing.assert_allclose(paid(reward, *GAME), expected, rtol=1e-6)
 
 
 def test_shaped_sums_to_the_distance_that_was_won_whatever_was_played():
-    level = stack([from_text(BOARD)])
-    table = distance_fields(level)[0]
-    instance = jax.tree.map(lambda x: x[0], level)
-    lake = Lake(reward=rewards.shaped(0.1))
-
-    def play(actions):
-        state, _ = lake.reset(instance, distances=jnp.asarray(table))
-        return jax.lax.scan(lake.step, state, actions)
-
-    actions = jax.random.randint(jax.random.key(0), (64, 30, 2), 0, 5)
-    states, steps = jax.jit(jax.vmap(play))(actions)
-    agents = np.arange(2)
-    won = table[agents, instance.starts] - table[agents, states.positions]
+    moves = np.random.default_rng(0).integers(0, 5, (64, 30, 3))
+    (instance, table), agents, reward = level(), np.arange(2), rewards.shaped(0.1)
+    states, (rewarded, _), _ = jax.vmap(lambda moves: play(reward, instance, table, moves))(moves)
+    won = table[agents, instance.starts[:2]] - table[agents, states.positions[:, :2]]
     solved = np.asarray(states.terminated)[:, None]
-    np.testing.assert_allclose(steps.rewards.sum(axis=1), 0.1 * won + solved, atol=1e-5)
+    np.testing.assert_allclose(rewarded.sum(axis=1)[:, :2], 0.1 * won + solved, atol=1e-5)
 
 
 def test_shaped_without_distances_says_what_it_needs():

@@ -93,7 +93,7 @@ class Shapes:
         return lambda state: getattr(face.env, method)(state, *rest), state
 
 
-SIZES = {"few": Shapes(2, 3), "many": Shapes(9, 12)}  # Moves and verdicts have a program for few and one for many.
+SIZES = {"few": Shapes(2, 3), "many": Shapes(9, 12)}
 
 
 def each(function, options):
@@ -214,8 +214,8 @@ TRACED = {
     "view.View.__call__": lambda s: (view.View(), s.state),
 }
 
-SMALL = {name for name in TRACED if name.startswith(("solve.", "state.", "arguments.", "adapters.gymnax.join"))}
-"""Functions whose arguments above have one size."""
+FEW_AND_MANY = ("autoreset.AutoReset.step", "env.Lake.step", "env.Lake.legal_actions", "rules", "verify.verify")
+"""Functions that have a program for few agents and one for many."""
 
 UNTRACED = {
     "text, files, pictures and commands": """benchmark board_text commands files fixed_sets kinds movingai pogema render
@@ -264,7 +264,7 @@ def sharded(function, args, varies):
     return jax.tree.map(lambda leaf: (leaf.shape[1:], leaf.dtype), found)
 
 
-CALLS = [(name, size) for name in TRACED for size in SIZES if size == "few" or name not in SMALL]
+CALLS = [(name, size) for name in TRACED for size in SIZES if size == "few" or name.startswith(FEW_AND_MANY)]
 
 
 @pytest.mark.parametrize(("name", "size"), CALLS)

@@ -38,15 +38,6 @@ def plan():
 CLASHES = np.array([[0, 12, -1], [1, 12, -1], [7, 12, -1], [8, 13, -1], [14, 14, -1], [13, 14, -1], [14, 13, -1]])
 
 
-def test_collisions_and_falls_are_marked_while_they_last():
-    marks = alarms(board(), walks(board(), CLASHES))
-    assert sorted((mark.begin, mark.end, type(mark.shape).__name__) for mark in marks) == [
-        (2, 3, "Circle"),
-        (3.5, 4.5, "Polygon"),
-        (5, 6, "Polygon"),
-    ]
-
-
 PICTURES = {
     "agents-at-positions": lambda: svg(board(), positions=[7, ABSENT, ABSENT]),
     "paths-and-their-waits": lambda: svg(board(), plan()),

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jaxlake.board_text import from_text
-from jaxlake.solve import solve
 from jaxlake.text import AnswerFormat, PromptStyle, answer, parse, parse_batch, prompt, read
 from jaxlake.types import ABSENT, OUTSIDE, Plan
-from jaxlake.verify import verify
 
 MAX_SIZE, MAX_AGENTS, MAX_STEPS = 6, 3, 9
 LIMITS = {"max_size": MAX_SIZE, "max_agents": MAX_AGENTS, "max_steps": MAX_STEPS}
@@ -81,8 +79,12 @@ plans = st.lists(
 
 @given(plans)
 def test_an_answer_in_coordinates_is_read_back_as_the_plan(named):
-    plan = plan_of(named)
-    reading = read(answer(plan, MAX_SIZE), **LIMITS)
+    is_read_back(plan_of(named), AnswerFormat.COORDINATES)
+
+
+def is_read_back(plan: Plan, answer_format: AnswerFormat) -> None:
+    starts = plan.paths[:, 0] if answer_format is AnswerFormat.MOVES else None
+    reading = read(answer(plan, MAX_SIZE, answer_format), starts=starts, **LIMITS)
     jax.tree.map(np.testing.assert_array_equal, reading.plan, plan)
     assert reading.problems == ()
 
@@ -104,25 +106,7 @@ walks = st.builds(walk, st.integers(0, MAX_SIZE**2 - 1), st.lists(st.integers(0,
 
 @given(st.lists(walks, min_size=1, max_size=MAX_AGENTS))
 def test_an_answer_in_moves_is_read_back_as_the_plan(named):
-    plan = plan_of(named)
-    written = answer(plan, MAX_SIZE, AnswerFormat.MOVES)
-    reading = read(written, starts=plan.paths[:, 0], **LIMITS)
-    jax.tree.map(np.testing.assert_array_equal, reading.plan, plan)
-    assert reading.problems == ()
-
-
-@pytest.mark.heavy
-def test_optimal_plans_stay_optimal_in_either_format():
-    limits = {"max_size": 5, "max_agents": 3}
-    boards = [BOARD, "a.b.\n.##.\n.##.\nB.A.", "ab..\n.##.\nc.#.\nC.BA", "a.#. A.#.\nb... ..B.\n.... ....\n.... ...."]
-    instances = [from_text(board, **limits) for board in boards]
-    batch = jax.tree.map(lambda *parts: np.stack(parts), *instances)
-    solutions = solve(batch)
-    for answer_format, starts in ((AnswerFormat.COORDINATES, None), (AnswerFormat.MOVES, batch.starts)):
-        rows = [jax.tree.map(lambda part, i=i: part[i], solutions.plan) for i in range(len(boards))]
-        texts = [answer(row, 5, answer_format) for row in rows]
-        plans = parse_batch(texts, max_steps=64, starts=starts, **limits)
-        assert verify(batch, plans, solutions.cost).optimal.all()
+    is_read_back(plan_of(named), AnswerFormat.MOVES)
 
 
 def test_a_jump_cannot_be_written_in_moves():

@@ -32,32 +32,19 @@ def judge(board: str, answer: str, optimum: int = ABSENT, objective: Objective =
 
 BESIDE = "\n1:(2,0)(2,1)(2,2)(2,3)"
 STRAIGHT = f"0:(0,0)(0,1)(0,2)(0,3){BESIDE}"
-AROUND = "1:(0,3)(0,3)(1,3)(1,2)(1,1)(1,0)"
 ROW, SWAP, ARRIVED = "..a\nA..\nbB.", "a..b\nB..A\n....\n....", "a..\nA..\nbB."
 FAILURES = {
     "nobody is named": (CORRIDOR, "I do not know", {Check.PARSABLE, Check.AGENT_COUNT}),
-    "one is missing": (CORRIDOR, "0:(0,0)(0,1)(0,2)(0,3)", {Check.AGENT_COUNT}),
-    "one too many": (CORRIDOR, f"{STRAIGHT}\n2:(3,0)", {Check.AGENT_COUNT}),
     "one beyond the arrays": (CORRIDOR, f"{STRAIGHT}\n17:(3,0)", {Check.AGENT_COUNT}),
-    "a wrong number": (CORRIDOR, STRAIGHT.replace("1:", "2:"), {Check.AGENT_COUNT}),
-    "another start": (CORRIDOR, f"0:(0,1)(0,2)(0,3){BESIDE}", {Check.START_CORRECT}),
-    **{
-        f"a cell off the board, {cell}": (CORRIDOR, STRAIGHT.replace("(2,0)", way), {Check.IN_BOUNDS})
-        for cell in ("(4,0)", "(-1,0)", "(99,0)")
-        for way in [f"(2,0)(3,0){cell}(3,0)(2,0)"]
-    },
+    "a cell off the board": (CORRIDOR, STRAIGHT.replace("(2,0)", "(2,0)(3,0)(4,0)(3,0)(2,0)"), {Check.IN_BOUNDS}),
     "a cell in a hole": (CORRIDOR, f"0:(0,0)(1,0)(0,0)(0,1)(0,2)(0,3){BESIDE}", {Check.HOLE_FREE}),
     "a jump of two": (CORRIDOR, f"0:(0,0)(0,2)(0,3){BESIDE}", {Check.LEGAL_MOVE}),
-    "a jump of three": (CORRIDOR, f"0:(0,0)(0,3){BESIDE}", {Check.LEGAL_MOVE}),
     "a diagonal": (CROSSING, "0:(1,0)(0,1)(1,2)\n1:(0,1)(0,1)(1,1)(2,1)", {Check.LEGAL_MOVE, Check.CONFLICT_FREE}),
     "from a row's end to the next": (ROW, "0:(0,2)(1,0)\n1:(2,0)(2,1)", {Check.LEGAL_MOVE}),
-    "one cell at one time": (CROSSING, "0:(1,0)(1,1)(1,2)\n1:(0,1)(1,1)(2,1)", {Check.CONFLICT_FREE}),
     "a swap": (SWAP, "0:(0,0)(0,1)(0,2)(0,3)(1,3)\n1:(0,3)(0,2)(0,1)(0,0)(1,0)", {Check.CONFLICT_FREE}),
-    "a way around": (SWAP, f"0:(0,0)(0,1)(0,2)(0,3)(1,3)\n{AROUND}", set()),
     "one that has arrived": (ARRIVED, "0:(0,0)(1,0)\n1:(2,0)(2,0)(1,0)(1,1)(2,1)", {Check.CONFLICT_FREE}),
     "one that comes later": (ARRIVED, "0:(0,0)(0,0)(0,0)(0,0)(1,0)\n1:(2,0)(2,0)(1,0)(1,1)(2,1)", set()),
     "following": ("abAB\n....\n....\n....", "0:(0,0)(0,1)(0,2)\n1:(0,1)(0,2)(0,3)", set()),
-    "another end": (CORRIDOR, f"0:(0,0)(0,1)(0,2){BESIDE}", {Check.GOAL_REACHED}),
 }
 
 
@@ -66,16 +53,6 @@ def test_exactly_these_checks_fail(name):
     board, answer, failed = FAILURES[name]
     checks = judge(board, answer).checks.tolist()
     assert {check for check, passed in zip(Check, checks, strict=True) if not passed} == failed
-
-
-def test_a_straight_walk_passes_every_check():
-    verdict = judge(CORRIDOR, "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)", optimum=6)
-    assert verdict.checks.all() and verdict.valid and verdict.optimal
-    assert verdict.cost == 6
-
-
-def test_a_rotation_of_three_is_allowed():
-    assert judge("ab .A\n.c CB", "0:(0,0)(0,1)\n1:(0,1)(1,1)\n2:(1,1)(1,0)", 3).optimal
 
 
 def costs(verdict) -> tuple[int, int, int]:
@@ -97,11 +74,6 @@ def test_the_three_costs_differ_in_what_they_charge_for_staying_on_a_goal_that_i
     answer = f"0:{first}\n1:(2,0)(2,1)(2,2)(2,3)"
     assert costs(judge(CORRIDOR, answer)) == expected
     assert costs(judge(CORRIDOR, answer, objective=Objective.MAKESPAN)) == expected
-
-
-def test_staying_on_a_start_that_is_the_goal_costs_nothing():
-    verdict = judge("... ...\n..a ..A\n... ...", "0:(1,2)(1,2)", 0)
-    assert verdict.optimal and costs(verdict) == (0, 0, 0)
 
 
 def test_a_valid_plan_is_optimal_only_at_a_known_optimum():

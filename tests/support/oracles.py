@@ -5,10 +5,11 @@ They are slow and their inputs small; nothing here runs under JAX. ``w9-pathfind
 
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from jaxlake.levels import stack
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Instance, Objective
 
 HORIZON = 200
@@ -48,6 +49,18 @@ def random_instance(
     return Instance(size=np.int32(size), num_agents=np.int32(num_agents), holes=holes, starts=ends[0], goals=ends[1])
 
 
+def random_boards(
+    rng: np.random.Generator, count: int, shapes: Sequence[tuple[int, int]], holes: float = 0.5, **padding: int
+) -> Instance:
+    """``[count]`` boards of these sizes and agents in turn, of which up to a share of the cells are holes."""
+    return stack(
+        [
+            random_instance(rng, *shapes[number % len(shapes)], rng.uniform(0, holes), overlapping=True, **padding)
+            for number in range(count)
+        ]
+    )
+
+
 def moves(instance: Instance) -> dict[int, list[int]]:
     """For each free cell the cells that an agent on it may be on one step later, itself first."""
     size, stride = int(instance.size), instance.max_size
@@ -82,43 +95,10 @@ def distances(near: dict[int, list[int]], goal: int) -> dict[int, int]:
     return found
 
 
-def least_sum_of_costs(instance: Instance) -> int | None:
-    """The optimum by A* over joint positions; None if there is no plan.
-
-    The time of the last arrival is not a sum over joint positions alone, so a state also says which agents have parked:
-    on its goal an agent may decide to stay for good, it costs nothing from then on, and its cell is blocked.
-    """
+def path_lengths(instance: Instance) -> list[int]:
+    """Steps of each agent's shortest path."""
     near = moves(instance)
-    start, goals = ends(instance)
-    to_goal = [distances(near, goal) for goal in goals]
-    if any(at not in table for at, table in zip(start, to_goal, strict=True)):
-        return None
-
-    def rest(positions: Joint, parked: tuple[bool, ...]) -> int:
-        return sum(0 if p else table[at] for at, table, p in zip(positions, to_goal, parked, strict=True))
-
-    nobody = (False,) * len(start)
-    best: dict[tuple[Joint, tuple[bool, ...]], int] = {}
-    queue: list[tuple[int, int, Joint, tuple[bool, ...]]] = []
-
-    def reach(cost: int, positions: Joint, parked: tuple[bool, ...]) -> None:
-        choices = [
-            (False, True) if at == g and not p else (p,) for at, g, p in zip(positions, goals, parked, strict=True)
-        ]
-        for choice in itertools.product(*choices):
-            if cost < best.get((positions, choice), cost + 1):
-                best[positions, choice] = cost
-                heapq.heappush(queue, (cost + rest(positions, choice), -cost, positions, choice))
-
-    reach(0, start, nobody)
-    while queue:
-        _, negated, positions, parked = heapq.heappop(queue)
-        if all(parked):
-            return -negated
-        if -negated == best[positions, parked]:
-            for after in joint_moves(near, positions, parked):
-                reach(-negated + parked.count(False), after, parked)
-    return None
+    return [distances(near, goal)[start] for start, goal in zip(*ends(instance), strict=True)]
 
 
 def least_cost(instance: Instance, objective: Objective, may_wait: bool = True, bound: float = np.inf) -> int | None:
@@ -162,31 +142,12 @@ def joint_moves(near: dict[int, list[int]], positions: Joint, parked: tuple[bool
             yield after
 
 
-def w9_sum_of_costs(instance: Instance, solver: str, max_time: float, agents: Joint | None = None) -> int | None:
-    """The optimum by one of w9-pathfinding's solvers; None where it proves that there is no plan.
-
-    Args:
-      instance: no batch axes.
-      solver: ``CBS`` (with disjoint splitting), ``ICTS`` or ``MultiAgentAStar``; the first proves no absence of plans.
-      max_time: seconds.
-      agents: the agents that count, all by default.
+def w9_sum_of_costs(instance: Instance, solver: str, max_time: float) -> int | None:
+    """The optimum by one of w9-pathfinding's solvers, ``ICTS`` or ``MultiAgentAStar``; None where it proves no plan.
 
     Raises:
       Undecided: after ``max_time`` seconds.
     """
-    paths = w9_paths(instance, solver, max_time, agents)
-    if not paths:
-        return None
-    cost = sum(last_arrival(path) for path in paths)
-    if cost > HORIZON:
-        raise Undecided
-    return cost
-
-
-def w9_paths(
-    instance: Instance, solver: str, max_time: float, agents: Joint | None = None
-) -> list[list[tuple[int, int]]]:
-    """As ``w9_sum_of_costs``: one list of (column, row) per agent, or an empty list for no plan."""
     from w9_pathfinding import mapf
     from w9_pathfinding.envs import Grid
 
@@ -194,15 +155,15 @@ def w9_paths(
     board = np.asarray(instance.holes).reshape(stride, stride)[:size, :size]
     # edge_collision is off by default, and then agents may change places.
     grid = Grid(weights=np.where(board, -1.0, 1.0).tolist(), edge_collision=True)
-    chosen = range(int(instance.num_agents)) if agents is None else agents
-    starts, goals = (
-        [divmod(int(cells[agent]), stride)[::-1] for agent in chosen] for cells in (instance.starts, instance.goals)
-    )
-    search = mapf.CBS(grid, seed=0) if solver == "CBS" else getattr(mapf, solver)(grid)
+    starts, goals = ([divmod(cell, stride)[::-1] for cell in cells] for cells in ends(instance))
     try:
-        return search.mapf(starts, goals, max_length=HORIZON, max_time=max_time)
+        paths = getattr(mapf, solver)(grid).mapf(starts, goals, max_length=HORIZON, max_time=max_time)
     except RuntimeError as error:
         raise Undecided from error
+    cost = sum(map(last_arrival, paths))
+    if cost > HORIZON:
+        raise Undecided
+    return cost if paths else None
 
 
 def last_arrival(path: list) -> int:

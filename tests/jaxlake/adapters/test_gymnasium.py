@@ -276,7 +276,6 @@ if __name__ == "__main__":
     ("context", "printed"),
     [
         ("fork", "this process was forked from one in which JAX had run, so JAX would hang in it"),
-        ("forkserver", "[1.0, 0.0]"),
         ("spawn", "[1.0, 0.0]"),
     ],
 )

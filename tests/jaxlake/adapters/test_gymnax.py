@@ -30,8 +30,8 @@ def lake() -> CentralLake:
     return CentralLake(bank(ONE_STEP), params=Params(max_steps=4))
 
 
-def params_of(board: str, max_steps: int = 64) -> LakeParams:
-    return LakeParams(bank=bank(board), max_steps_in_episode=jnp.int32(max_steps), slip=None)
+def params_of(board: str) -> LakeParams:
+    return lake().default_params.replace(bank=bank(board))
 
 
 def joint(*actions: Action) -> jax.Array:
@@ -62,9 +62,8 @@ def test_the_spaces_hold_what_the_environment_gives_and_takes():
 @pytest.mark.heavy
 def test_levels_and_time_limits_differ_within_one_program():
     env = lake()
-    params = jax.tree.map(
-        lambda *parts: jnp.stack(parts), params_of(WALK, max_steps=1), params_of(ONE_STEP, max_steps=5)
-    )
+    limited = [params_of(board).replace(max_steps_in_episode=limit) for board, limit in ((WALK, 1), (ONE_STEP, 5))]
+    params = jax.tree.map(lambda *parts: jnp.stack(parts), *limited)
     keys = jax.random.split(jax.random.key(0), 2)
     _, states = jax.vmap(env.reset)(keys, params)
     assert states.instance.size.tolist() == [4, 3]

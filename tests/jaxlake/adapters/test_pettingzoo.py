@@ -55,15 +55,6 @@ def test_the_module_has_what_pettingzoos_own_modules_have():
     assert taking_turns.render() == to_text(from_text(OPEN))
 
 
-@pytest.mark.heavy
-def test_levels_are_generated_where_nobody_gives_them():
-    lake = parallel_env(kind="3x1")
-    lake.reset(seed=0)
-    assert env(kind="3x1").possible_agents == lake.possible_agents
-    assert lake.agents == ["agent_0"] and lake.state() in lake.state_space
-    assert lake.episode.state.instance.max_size == 3
-
-
 def test_only_the_agents_of_the_level_play(bank):
     env = ParallelLake(bank)
     seen, infos = env.reset(options={"level": 1})

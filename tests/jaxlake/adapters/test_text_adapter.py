@@ -8,10 +8,8 @@ import pytest
 
 from jaxlake import from_text
 from jaxlake.adapters.text import compute_score, path_reward, trl_rows, verl_rows
-from jaxlake.env import Lake
-from jaxlake.levels import pad, stack
+from jaxlake.levels import stack
 from jaxlake.text import AnswerFormat, PromptStyle, prompt
-from jaxlake.types import Action
 
 # Both go around the hole in four steps, clockwise one behind the other, so the optimum is 8.
 BOARD = """
@@ -24,9 +22,6 @@ LATER = "0:(0,0)(0,1)(0,2)(1,2)(2,2)\n1:(2,0)(2,0)(1,0)(0,0)(0,1)(0,2)"  # Agent
 CLASH = "0:(0,0)(0,1)(0,2)(1,2)(2,2)\n1:(2,0)(2,1)(2,2)(1,2)(0,2)"  # Both on (1,2) after three steps.
 OPTIMUM, MOST = 8, 16
 ONE_MORE = 1 - 0.7 / MOST
-
-
-reset, step = jax.jit(Lake().reset), jax.jit(Lake().step)
 
 
 @pytest.fixture(scope="module")
@@ -90,22 +85,6 @@ def test_answers_in_moves_are_asked_for_and_read(instances, optimum):
     assert "U for up" in row["prompt"][0]["content"]
     for answer, expected in (("0: R R D D\n1: U U R R", 1), ("0: R R D D\n1: W U U R R", ONE_MORE), (BEST, 1)):
         assert compute_score("jaxlake", answer, row["reward_model"]["ground_truth"]) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("action", list(Action))
-def test_a_move_in_an_answer_goes_where_the_core_goes(action):
-    level = pad(from_text("...\n.a.\n..A"), 10, 5)
-    actions = np.array([action] + [Action.WAIT] * 4, np.int32)
-    there = np.asarray(step(reset(level)[0], actions)[0].positions)
-    instances = stack([level.replace(goals=there)])
-    optimum = np.array([action is not Action.WAIT], int)
-    coordinates = "0:(1,1)({},{})".format(*divmod(int(there[0]), 10))
-    for answer_format, answer in (
-        (AnswerFormat.MOVES, f"0: {action.name[0]}"),
-        (AnswerFormat.COORDINATES, coordinates),
-    ):
-        level = trl_rows(instances, optimum, answer_format=answer_format)[0]["level"]
-        assert path_reward(completions=[answer], level=[level]) == [1]
 
 
 def test_an_instance_without_optimum_or_too_large_is_named(instances):

@@ -111,7 +111,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(path, run, tmp_path):
             "apart.yml, map apart: no two free cells of the map are side by side",
         ),
         (path("[", "broken.yaml"), "broken.yaml: not YAML"),
-        (path(FULL, "full.yaml"), "full.yaml: no scenario has a plan that the solver finds"),
+        (path("cut: |-\n  a.#........A\n", "cut.yaml"), "cut.yaml: no scenario has a plan that the solver finds"),
         (path("", "maps.txt"), "maps.txt must end in .yaml, .yml, .scen"),
         (tmp_path / "none.yaml", "No such file"),
     ):

@@ -13,13 +13,6 @@ from jaxlake.solve import solve
 from jaxlake.text import answer
 
 
-def test_hand_worked_chances():
-    # 1 of 4 is correct: of two drawn, C(3, 2) = 3 of C(4, 2) = 6 pairs miss it.
-    assert pass_at(2, np.array([1]), np.array([4])) == pytest.approx([0.5])
-    assert pass_at(1, np.array([0, 1, 3, 4]), np.full(4, 4)) == pytest.approx([0, 0.25, 0.75, 1])
-    assert pass_at(3, np.array([2, 1]), np.array([4, 3])) == pytest.approx([1, 1])  # three cannot miss it
-
-
 @given(st.integers(1, 7).flatmap(lambda t: st.tuples(st.just(t), st.integers(0, t), st.integers(1, t))))
 def test_it_is_the_share_of_draws_that_hit(drawn):
     total, correct, k = drawn

@@ -41,11 +41,6 @@ def test_every_beginning_takes_alike_from_agents_waits_and_hole_ratios(limit):
             assert abs((column == value).sum() - share * limit) <= max(2, 0.05 * limit)
 
 
-def test_five_visits_see_every_hole_ratio_of_every_cell():
-    part = take(load("test"), spread(load("test"))[:315])
-    assert len(np.unique(cells_of(part, part.hole_ratio), axis=0)) == 315
-
-
 def test_what_is_taken_keeps_its_columns_together():
     whole = load("validation")
     part = take(whole, [700, 3])

@@ -11,11 +11,11 @@ import pytest
 
 from jaxlake import levels
 from jaxlake.board_text import from_text
-from jaxlake.solve import INFINITE, completion_costs, solve
-from jaxlake.types import ABSENT, OUTSIDE, Instance, Plan, Status
+from jaxlake.solve import INFINITE, completion_costs
+from jaxlake.types import ABSENT, OUTSIDE, Instance, Plan
 from jaxlake.verify import verify
 
-BOARDS, PLANS, SIZE, STEPS = 16, 4, 4, 9  # of all batches here, so that two programs are compiled, by number of agents
+BOARDS, PLANS, SIZE, SLOTS, STEPS = 16, 4, 4, 3, 9  # of all batches here, so that one program is compiled
 
 Path = list[int]
 
@@ -77,17 +77,6 @@ def expected(instance: Instance, paths: list[Path], agent: int, count: int) -> i
     written = paths[:agent] + ([paths[agent][:count]] if agent < len(paths) else [])
     found = search(instance, written, agent)
     return INFINITE if found is None else found
-
-
-def random_boards(rng: np.random.Generator, agents: int, slots: int) -> Instance:
-    """Boards of sides 3 and 4 with few holes; agents may start on goals, their own included."""
-    padding = {"max_size": SIZE, "max_agents": slots}
-    return levels.stack(
-        [
-            oracles.random_instance(rng, 3 + number % 2, agents, rng.uniform(0, 0.4), overlapping=True, **padding)
-            for number in range(BOARDS)
-        ]
-    )
 
 
 def random_path(rng: np.random.Generator, instance: Instance, agent: int) -> Path:
@@ -157,34 +146,32 @@ def plans_of(instances: Instance, paths: list[list[list[Path]]]) -> Plan:
 
 
 @functools.cache
-def case(agents: int, slots: int) -> tuple[Instance, list[list[list[Path]]], Plan, np.ndarray]:
+def case(agents: int) -> tuple[Instance, list[list[list[Path]]], Plan, np.ndarray]:
     """Boards, the paths of their plans, these as a ``Plan``, and what comes of them."""
-    rng = np.random.default_rng(agents + slots)
-    instances = random_boards(rng, agents, slots)
+    rng = np.random.default_rng(agents)
+    instances = oracles.random_boards(rng, BOARDS, [(3, agents), (4, agents)], 0.4, max_size=SIZE, max_agents=SLOTS)
     paths = [[random_paths(rng, instance) for _ in range(PLANS)] for instance in instances]
     plans = plans_of(instances, paths)
     found = completion_costs(instances, plans)
-    assert found.dtype == np.int32 and found.shape == (BOARDS, PLANS, slots + 1, STEPS + 2)
+    assert found.dtype == np.int32 and found.shape == (BOARDS, PLANS, SLOTS + 1, STEPS + 2)
     return instances, paths, plans, np.asarray(found)
 
 
 def drawn(text: str, *written: list[list[tuple[int, int]]]) -> list[np.ndarray]:
     """What the plans on a board cost, int32 ``[agents + 1, steps + 2]`` each; (row, column) as texts write it."""
-    instance = from_text(text, max_size=SIZE, max_agents=2)
+    instance = from_text(text, max_size=SIZE, max_agents=SLOTS)
     paths = [[[row * SIZE + column for row, column in path] for path in plan] for plan in written]
     instances = levels.stack([instance] * BOARDS)
     found = np.asarray(completion_costs(instances, plans_of(instances, [paths] * BOARDS)))
     return list(found[0, : len(written)])
 
 
-@pytest.mark.parametrize(("agents", "slots"), [(1, 2), (2, 2), (2, 3)])
-def test_every_entry_of_two_agents_equals_a_search(agents, slots):
-    instances, paths, _, found = case(agents, slots)
+@pytest.mark.parametrize("agents", [1, 2])
+def test_every_entry_of_two_agents_equals_a_search(agents):
+    instances, paths, _, found = case(agents)
     finite = 0
     for board, plan in itertools.product(range(BOARDS), range(PLANS)):
-        for agent, count in itertools.product(range(slots + 1), range(STEPS + 2)):
-            if agent > agents:
-                continue
+        for agent, count in itertools.product(range(agents + 1), range(STEPS + 2)):
             wanted = expected(instances[board], paths[board][plan], agent, count)
             assert found[board, plan, agent, count] == wanted, (board, plan, agent, count)
             finite += wanted < INFINITE
@@ -192,7 +179,7 @@ def test_every_entry_of_two_agents_equals_a_search(agents, slots):
 
 
 def test_entries_of_three_agents_are_bounds_and_exact_where_one_is_free():
-    instances, paths, _, found = case(3, 3)
+    instances, paths, _, found = case(3)
     below, equal = [], []
     for board, plan in itertools.product(range(BOARDS), range(0, PLANS, 4)):  # a search of all completions each
         for agent, count in itertools.product(range(4), range(STEPS + 2)):
@@ -206,31 +193,13 @@ def test_entries_of_three_agents_are_bounds_and_exact_where_one_is_free():
     assert len(equal) > 4 * len(below) > 0  # though the boards are so small that all three are in each other's way
 
 
-@pytest.mark.parametrize(("agents", "slots"), [(2, 2), (2, 3), (3, 3)])
-def test_the_whole_plan_costs_what_verify_says(agents, slots):
-    instances, _, plans, found = case(agents, slots)
+@pytest.mark.parametrize("agents", [2, 3])
+def test_the_whole_plan_costs_what_verify_says(agents):
+    instances, _, plans, found = case(agents)
     each = jax.tree.map(lambda leaf: np.repeat(leaf[:, None], PLANS, axis=1), instances)
     cost = np.asarray(verify(each, plans, np.int32(ABSENT)).cost)
     assert 5 < np.sum(cost == ABSENT) < cost.size - 5
     np.testing.assert_array_equal(found[:, :, agents, 0], np.where(cost == ABSENT, INFINITE, cost))
-
-
-@pytest.mark.heavy
-def test_on_an_optimal_plan_every_entry_is_the_optimum():
-    instances = random_boards(np.random.default_rng(5), 2, 2)
-    solution = solve(instances, max_steps=STEPS)
-    solved = np.asarray(solution.status) == Status.SOLVED
-    assert solved.sum() > BOARDS // 2
-    plans = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[:, None], PLANS, axis=1), solution.plan)
-    found = np.asarray(completion_costs(instances, plans))
-    verdicts = verify(instances, solution.plan, solution.cost)
-    assert np.asarray(verdicts.optimal)[solved].all()
-    for board in np.flatnonzero(solved):
-        for agent in range(2):
-            length = int(solution.plan.lengths[board, agent])
-            assert (found[board, :, agent, : length + 1] == solution.cost[board]).all()
-            assert (found[board, :, agent, length + 1 :] == INFINITE).all()
-        assert (found[board, :, 2, 0] == verdicts.cost[board]).all()
 
 
 def test_the_cell_after_which_the_other_must_wait_costs_a_step():
@@ -251,19 +220,6 @@ def test_the_cell_after_which_the_other_must_wait_costs_a_step():
     assert second[1, :7].tolist() == [10, 10, 11, 11, 11, 11, 11] and second[2, 0] == 11
 
 
-def test_agents_that_cannot_pass_each_other_have_no_plan_from_the_start():
-    board = """
-        ba.. ..AB
-        #### ####
-        #### ####
-        #### ####
-    """
-    (swapped,) = drawn(board.replace("ba", "ab"), [[(0, 0), (0, 1)], [(0, 1), (0, 2)]])
-    assert swapped[0, :3].tolist() == [4, 4, 4] and swapped[1, 0] == INFINITE  # a's path is not at its goal yet
-    (blocked,) = drawn(board, [[(0, 1), (0, 2)], [(0, 0)]])
-    assert (blocked == INFINITE).all()
-
-
 def test_resting_on_the_goal_is_charged_if_the_agent_has_to_leave_it_again():
     # a stands on its goal, in b's only way: it steps into the bay (1,1) as b passes, and back.
     board = """
@@ -279,33 +235,3 @@ def test_resting_on_the_goal_is_charged_if_the_agent_has_to_leave_it_again():
     assert second[0, :4].tolist() == [4, 4, 6, 8]
     assert (second[1:] == INFINITE).all()  # written whole, a stays for good
     assert third[0, :3].tolist() == [4, 4, INFINITE] and (third[1:] == INFINITE).all()
-
-
-def test_an_agent_can_finish_only_once_nobody_passes_its_goal_any_more():
-    # a is on b's goal (0,1) at time 3. b could be there after one step, and arrives for good after four.
-    board = """
-        b... .B..
-        .a.. A...
-        .... ....
-        .... ....
-    """
-    a = [(1, 1), (1, 1), (1, 1), (0, 1), (1, 1), (1, 0)]
-    back, ends, roams = ([(0, 0), (0, 1), (0, 1), (0, 0), (0, 1)], [(0, 0), (0, 1)], [(0, 0), (0, 1), (0, 2), (0, 3)])
-    first, second, third = drawn(board, [a, back], [a, ends], [a, roams])
-    assert first[1, :6].tolist() == [5 + 4] * 6 and first[2, 0] == 9
-    assert second[1, :4].tolist() == [9, 9, 9, INFINITE] and second[2, 0] == INFINITE
-    assert third[1, :6].tolist() == [9, 9, 9, 9, 5 + 5, INFINITE] and third[2, 0] == INFINITE
-
-
-def test_what_breaks_a_rule_costs_infinitely_much_from_there_on():
-    board = """
-        a.#A
-        ....
-        b...
-        ...B
-    """
-    hole, jump, elsewhere = [(0, 0), (0, 1), (0, 2)], [(0, 0), (1, 1)], [(0, 1)]
-    for path, good in ((hole, 3), (jump, 2), (elsewhere, 1)):
-        (found,) = drawn(board, [path, []])
-        assert (found[0, :good] == 5 + 4).all() and (found[0, good:] == INFINITE).all()
-        assert (found[1:] == INFINITE).all()

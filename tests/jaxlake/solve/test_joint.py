@@ -10,32 +10,31 @@ import pytest
 
 from jaxlake.board_text import from_text
 from jaxlake.levels import stack
-from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, value
+from jaxlake.solve.joint import INFINITE, Convention, action_values, joint_values, value
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Instance, Objective
 
-STEPS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)])
+STEPS, WAIT = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (0, 0)]), 4
 
 
-def random_boards(seed: int, count: int, max_size: int, agents: int) -> Instance:
-    """Boards of every side up to ``max_size``, with any starts and goals."""
-    rng = np.random.default_rng(seed)
-    boards = []
-    for number in range(count):
-        size = max_size - number % 2 if max_size > agents else max_size
-        padding = {"max_size": max_size, "max_agents": agents}
-        boards.append(oracles.random_instance(rng, size, agents, rng.uniform(0, 0.4), overlapping=True, **padding))
-    return stack(boards)
+def random_boards(seed: int, count: int, size: int, agents: int) -> Instance:
+    """Boards of one side, and of the next smaller one if that has room, with any starts and goals."""
+    shapes = [(side, agents) for side in (size, size - 1) if side > agents or side == size]
+    return oracles.random_boards(np.random.default_rng(seed), count, shapes, 0.4, max_size=size, max_agents=agents)
 
 
-def costs_to_go(instance: Instance, convention: Convention) -> dict[tuple[int, ...], int]:
-    """By Dijkstra backwards over places: a cell, or ``cells`` for an agent that has parked."""
+Places = tuple[int, ...]
+
+
+def costs_to_go(instance: Instance, convention: Convention) -> tuple[dict[Places, int], dict]:
+    """By Dijkstra backwards over places: a cell, or ``cells`` for an agent that has parked; and what steps cost."""
     near = oracles.moves(instance)
     _, goals = oracles.ends(instance)
     cells, parking = instance.max_size**2, convention is Convention.SUM_OF_COSTS
     places = [sorted(near) + [cells] * parking for _ in goals]
-    before: dict[tuple, list] = {}
+    before: dict[Places, list] = {}
+    steps = {}
     for state in itertools.product(*places):
         at = tuple(goal if place == cells else place for place, goal in zip(state, goals, strict=True))
         if len(set(at)) < len(at):
@@ -46,6 +45,7 @@ def costs_to_go(instance: Instance, convention: Convention) -> dict[tuple[int, .
             cost = {"sum_of_costs": parked.count(False), "sum_of_loss": moved}[convention.value]
             end = tuple(cells if p else a for p, a in zip(parked, after, strict=True))
             before.setdefault(end, []).append((cost, state))
+            steps[state, end] = cost
         for agent, (place, goal) in enumerate(zip(state, goals, strict=True)):
             if parking and place == goal:
                 before.setdefault(state[:agent] + (cells,) + state[agent + 1 :], []).append((0, state))
@@ -57,21 +57,42 @@ def costs_to_go(instance: Instance, convention: Convention) -> dict[tuple[int, .
             found[state] = cost
             for step, earlier in before.get(state, []):
                 heapq.heappush(queue, (cost + step, earlier))
-    return found
+    return found, steps
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("convention", Convention)
 @pytest.mark.parametrize(("size", "agents"), [(4, 1), (4, 2), (3, 3)])
-def test_every_value_equals_dijkstra(convention, size, agents):
-    instances = random_boards(size + agents, 6, size, agents)
-    joint = joint_values(instances, agents, convention)
+def test_every_value_and_action_value_equals_dijkstra(convention, size, agents):
+    instances, rng = random_boards(size + agents, 6, size, agents), np.random.default_rng(0)
+    joint, actions = joint_values(instances, agents, convention), jax.jit(action_values)
     for index in range(6):
         table = joint[index]
-        found = costs_to_go(table.instances, convention)
+        found, steps = costs_to_go(table.instances, convention)
         assert {
             tuple(map(int, at)): int(table.values[tuple(at)]) for at in np.argwhere(table.values < INFINITE)
         } == found
+        for places in rng.permutation(list(found))[:10]:
+            q = np.asarray(actions(table, places))
+            for chosen in itertools.product(range(5), repeat=agents):
+                parks = [  # on its goal, before it waits
+                    (place, size**2) if action == WAIT and place == goal else (place,)
+                    for place, action, goal in zip(places.tolist(), chosen, table.instances.goals, strict=True)
+                ]
+                joint_steps = [
+                    (state, tuple(after(place, action, size) for place, action in zip(state, chosen, strict=True)))
+                    for state in itertools.product(*parks)
+                ]
+                costs = [steps[step] + found[step[1]] for step in joint_steps if step in steps and step[1] in found]
+                assert q[chosen] == min(costs, default=INFINITE)
+
+
+def after(place: int, action: int, size: int) -> int:
+    """The place that an action leads to, -1 for none; whoever has parked can only wait."""
+    row, column = np.divmod(place, size) + STEPS[action]
+    if place == size**2 or action == WAIT:
+        return place if action == WAIT else -1
+    return int(row * size + column) if 0 <= row < size and 0 <= column < size else -1
 
 
 @pytest.mark.heavy
@@ -82,70 +103,6 @@ def test_value_of_the_start_is_the_optimum_of_the_search():
     found = search_pairs(instances, bounds, np.bool_(True), 64, Objective.SUM_OF_COSTS)
     values = np.asarray(jax.vmap(value)(joint, instances.starts))
     np.testing.assert_array_equal(np.where(values == INFINITE, ABSENT, values), found.cost)
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("convention", Convention)
-@pytest.mark.parametrize(("size", "agents"), [(5, 2), (3, 3)])
-def test_following_the_best_actions_costs_exactly_the_value(convention, size, agents):
-    instances = random_boards(11, 8, size, agents)
-    joint = joint_values(instances, agents, convention)
-    rng = np.random.default_rng(0)
-    actions = jax.jit(action_values)
-    played = 0
-    for index in range(8):
-        table = joint[index]
-        goals, cells = table.instances.goals, size * size
-        reachable = np.argwhere(table.values[(slice(cells),) * agents] < INFINITE)
-        for start in rng.permutation(reachable)[:3]:
-            places, paths = start, [start]
-            while int(value(table, places)) > 0:
-                q = np.asarray(actions(table, places))
-                assert q.min() == value(table, places)
-                best = np.argwhere(q == q.min())
-                chosen = best[rng.integers(len(best))]
-                places = step(table, places, chosen)
-                paths.append(places)
-            at = np.where(np.array(paths) == cells, goals, paths)
-            assert (at[-1] == goals).all()
-            assert cost(at, goals, convention) == table.values[tuple(start)]
-            assert_no_conflict(at)
-            played += 1
-    assert played > 10
-
-
-def step(table: JointValues, places: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """The places after a joint action; an agent that waits on its goal parks if that is no worse."""
-    size = table.instances.max_size
-    cells, goals = size * size, table.instances.goals
-    at = np.where(places == cells, goals, places)
-    after = at + STEPS[chosen] @ np.array([size, 1])
-    if table.convention is not Convention.SUM_OF_COSTS:
-        return after
-    after = np.where(places == cells, cells, after)
-    home = [
-        (int(a), cells) if c == 4 and b == g else (int(a),) for a, b, c, g in zip(after, at, chosen, goals, strict=True)
-    ]
-    options = [np.array(option) for option in itertools.product(*home)]
-    return min(options, key=lambda ends: int(table.values[tuple(ends)]) + int((ends != cells).sum()))
-
-
-def cost(paths: np.ndarray, goals: np.ndarray, convention: Convention) -> int:
-    """Of positions ``[steps + 1, agents]``, by definition."""
-    away = paths != goals
-    if convention is Convention.SUM_OF_LOSS:
-        return int((away[:-1] | away[1:]).sum())
-    last = [
-        max((time + 1 for time in range(len(paths)) if away[time, agent]), default=0) for agent in range(len(goals))
-    ]
-    return sum(last)
-
-
-def assert_no_conflict(paths: np.ndarray) -> None:
-    for one_of, other in itertools.combinations(range(paths.shape[1]), 2):
-        a, b = paths[:, one_of], paths[:, other]
-        assert (a != b).all()
-        assert not ((a[1:] == b[:-1]) & (b[1:] == a[:-1])).any()
 
 
 def test_swapping_and_leaving_the_board_are_impossible():

@@ -1,5 +1,7 @@
 """The solver against brute force over joint states, and on boards worked out by hand."""
 
+import itertools
+
 import jax
 import numpy as np
 import oracles
@@ -9,24 +11,13 @@ from tree_search import search
 from jaxlake.board_text import from_text
 from jaxlake.levels import stack
 from jaxlake.solve import needs_wait, solve, waits
+from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED
-from jaxlake.types import ABSENT, Instance, Objective, Status
+from jaxlake.types import ABSENT, Objective, Status
 from jaxlake.verify import verify
 
 # One shape for the whole module, and the generator's tests, so that the solver is compiled once per objective.
 MAX_SIZE, MAX_AGENTS = 5, 3
-
-
-def random_boards(rng: np.random.Generator, count: int, sizes: list[int], agents: list[int]) -> Instance:
-    padding = {"max_size": MAX_SIZE, "max_agents": MAX_AGENTS}
-    return stack(
-        [
-            oracles.random_instance(
-                rng, int(rng.choice(sizes)), int(rng.choice(agents)), rng.uniform(0, 0.5), overlapping=True, **padding
-            )
-            for _ in range(count)
-        ]
-    )
 
 
 @pytest.mark.heavy
@@ -37,7 +28,9 @@ def random_boards(rng: np.random.Generator, count: int, sizes: list[int], agents
     ids=["two agents", "two agents on 5x5", "three agents", "three agents on 4x4"],
 )
 def test_the_optimum_and_the_need_to_wait_equal_brute_force(objective, count, sizes, agents):
-    instances = random_boards(np.random.default_rng(count), count, sizes, agents)
+    shapes = list(itertools.product(sizes, agents))
+    padding = {"max_size": MAX_SIZE, "max_agents": MAX_AGENTS}
+    instances = oracles.random_boards(np.random.default_rng(count), count, shapes, **padding)
     solutions = solve(instances, objective)
     verdicts = verify(instances, solutions.plan, solutions.cost, objective)
     waits = needs_wait(instances, solutions, objective)
@@ -55,7 +48,8 @@ def test_the_optimum_and_the_need_to_wait_equal_brute_force(objective, count, si
             if solutions.status[index] == Status.UNSOLVABLE:
                 assert optimum is None
             missed += optimum is not None
-    assert missed <= max(1, 0.05 * count)  # The rest is solved, or has no plan: only for pairs is that always proved.
+    # The rest is solved, or has no plan: only for pairs is that always proved.
+    assert missed <= max(1, 0.05 * count) and (max(agents) > 2 or (solutions.status != Status.OUT_OF_BUDGET).all())
 
 
 def solve_one(board: str, objective: Objective = Objective.SUM_OF_COSTS):
@@ -99,39 +93,21 @@ def test_an_agent_with_time_to_spare_has_to_wait_at_the_lower_bound_of_the_makes
     assert solve_one("##b##/#a..A/##B##", Objective.MAKESPAN) == (SOLVED, 3, True)
 
 
-@pytest.mark.heavy
-def test_an_optimum_beyond_the_horizon_is_undecided_and_not_refuted():
-    board = """
-        a....
-        ####.
-        .....
-        .####
-        A.b.B
-    """
-    batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS)])
-    assert solve(batch).cost.tolist() == [12 + 2]
-    assert solve(batch, max_steps=11).status.tolist() == [Status.OUT_OF_BUDGET]
-
-
 def test_a_plan_that_waits_is_told_from_one_that_does_not():
     boards = ["#b#\na.A\n#B#", "a.A\n...\nb.B"]
     batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS) for board in boards])
     assert waits(solve(batch)).tolist() == [True, False]
 
 
+def test_one_agent_slot_is_taken():
+    """By trace alone: it compiles for as long as any other number."""
+    batch = stack([from_text("a.A\n...\n...", max_size=3, max_agents=1)] * 2)
+    bounds = np.full(2, UNBOUNDED, np.int32)
+    found = jax.eval_shape(lambda: search_pairs(batch, bounds, np.bool_(True), 9, Objective.SUM_OF_COSTS))
+    assert found.plan.paths.shape == (2, 1, 10)
+
+
 @pytest.mark.heavy
-def test_results_come_in_the_order_of_the_instances_whatever_the_batch():
-    instances = random_boards(np.random.default_rng(5), 300, [2, 3, 4], [1, 2, 3])
-    order = np.random.default_rng(6).permutation(300)
-    whole = solve(instances)
-    shuffled = solve(jax.tree.map(lambda part: part[order], instances))
-    for field in ("status", "cost", "lower_bound"):
-        np.testing.assert_array_equal(getattr(whole, field)[order], getattr(shuffled, field))
-    np.testing.assert_array_equal(whole.plan.paths[order], shuffled.plan.paths)
-    empty = solve(jax.tree.map(lambda part: part[:0], instances))
-    assert empty.status.shape == (0,) and empty.plan.paths.shape == (0, MAX_AGENTS, 65)
-
-
 def test_one_agent_slot_is_solved_and_needs_no_wait():
     batch = stack([from_text(board, max_size=3, max_agents=1) for board in ("a.A\n...\n...", "a#A\n.#.\n.#.")])
     solutions = solve(batch)
