@@ -20,7 +20,7 @@ LAB = {
 
 def turns(shape) -> dict:
     """Return the values of a run of a language model that plays, of a shape from a file; a rule designs for it."""
-    student = LAB["student"] | {"actor": "language", "turns": {"chunk": 8}}
+    student = {"kind": "player", "ppo": SMALL.model_dump(), "actor": "language", "turns": {"chunk": 8}}
     return LAB | {"student": student, "model": {"shape": str(shape), "remat": "none"}}
 
 
