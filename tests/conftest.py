@@ -80,3 +80,23 @@ def golden(request):
         assert text == path.read_text(encoding="utf-8")
 
     return check
+
+
+@pytest.fixture(scope="module")
+def quick_compilation(tmp_path_factory):
+    """Half of the compiler's time, and none for programs that differ in nothing but what the host divides by."""
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    cache = {
+        "jax_compilation_cache_dir": jax.config.jax_compilation_cache_dir or str(tmp_path_factory.mktemp("programs")),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in cache}
+    for quick, values in ((True, cache), (False, before)):
+        jax.config.update("jax_disable_most_optimizations", quick)
+        for name, value in values.items():
+            jax.config.update(name, value)
+        compilation_cache.reset_cache()
+        if quick:
+            yield

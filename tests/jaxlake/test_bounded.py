@@ -13,6 +13,8 @@ from jaxlake.generate.candidates import fingerprints
 from jaxlake.levels import distance_fields, pad
 from jaxlake.types import ABSENT
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 def bounded(kind, hole, count, seed=0, **options):
     return generate(LakeConfig.uniform([kind], hole, 0.0), jax.random.key(seed), count, exact=False, **options)

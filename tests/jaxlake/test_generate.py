@@ -19,6 +19,8 @@ from jaxlake.solve import needs_wait, solve
 from jaxlake.types import ABSENT, Instance, Objective, Status
 from jaxlake.verify import verify
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 # The shape of the solver's tests, so that nothing is compiled again.
 SHAPE = {"max_size": 5, "max_agents": 3}
 SIZES = (3, 4, 5)

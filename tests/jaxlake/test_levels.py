@@ -9,6 +9,8 @@ from jaxlake.board_text import from_text, to_text
 from jaxlake.levels import LevelBank, build, distance_fields, pad, stack, validate
 from jaxlake.types import ABSENT
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 BOARDS = ("a.B\n.#.\nb.A", "ab..\n.##.\nBc.A\n...C", "a#.A.\n.#.#.\n...#.\n.....\n.....")
 
 

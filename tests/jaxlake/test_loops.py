@@ -21,6 +21,8 @@ from jaxlake.types import Action
 from tests.support.faces import ON_DEVICE
 from tests.support.strict import SETTINGS, settings
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 BOARDS = ("aA.\nbB.\n..#", "a..\n.#A\nbB.", "a#.\nA..\nB.b")
 KEYS = jax.random.split(jax.random.key(0), 8)
 MAPPED = SETTINGS | {"jax_debug_key_reuse": False}  # Under vmap, JAX takes one key of a split for all of them.

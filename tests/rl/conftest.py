@@ -1,4 +1,4 @@
-"""A chat server on this machine that does what a test tells it, and quick compilation for programs that run once."""
+"""A chat server on this machine that does what a test tells it."""
 
 import contextlib
 import json
@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import jax
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 
 class ChatServer(ThreadingHTTPServer):
@@ -104,20 +102,3 @@ def server() -> Iterator[ChatServer]:
         yield chat
         chat.end.set()
         chat.shutdown()
-
-
-@pytest.fixture(scope="module")
-def quick_compilation(tmp_path_factory):
-    """Half of the compiler's time, and none for programs that differ in nothing but what the host divides by."""
-    cache = {
-        "jax_compilation_cache_dir": jax.config.jax_compilation_cache_dir or str(tmp_path_factory.mktemp("programs")),
-        "jax_persistent_cache_min_compile_time_secs": 0,
-    }
-    before = {name: getattr(jax.config, name) for name in cache}
-    for quick, values in ((True, cache), (False, before)):
-        jax.config.update("jax_disable_most_optimizations", quick)
-        for name, value in values.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
-        if quick:
-            yield

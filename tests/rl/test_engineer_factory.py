@@ -20,6 +20,8 @@ from rl.students import language
 from rl.students.language import check_room
 from rl.students.writer import PlanWriter
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Stage:

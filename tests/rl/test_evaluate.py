@@ -20,6 +20,8 @@ from rl import evaluate
 from rl.judge import asking
 from rl.model.policy import Policy
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 SETTINGS = """
 text: {max_prompt_tokens: 16, max_new_tokens: 12}
 sampler: {rows: 16}

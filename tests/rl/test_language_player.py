@@ -39,6 +39,8 @@ from rl.students.player.actor import decide
 from rl.students.player.properties import MOVES, properties
 from rl.students.player.student import PlayerStudent
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 LAKE = Lake(observe=view.View())
 SEE = jax.jit(lambda level, steps: LAKE.observe(LAKE.reset(level, Params(max_steps=steps))[0]))
 PHRASES = [phrase for part in view.phrases() for phrase in part]

@@ -37,6 +37,8 @@ from rl.students.player.actor import lake_of, log_probabilities
 from rl.students.player.network_actor import NetworkActor, flatten
 from rl.train import main
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 OVERRIDES = [
     "lake.kinds=[3,4]",
     "rounds={count: 3, instances: 16}",

@@ -34,6 +34,8 @@ from rl.run.signals import Interrupted, Stop
 from rl.run.state import TrainState, make_reference, needs_reference, restore
 from rl.run.tracking import Display
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 
 class OnePolicy:
     """Of a policy what saving and exporting need; its file says which parameters it got."""

@@ -22,6 +22,8 @@ from jaxlake.state import Params  # noqa: E402
 from jaxlake.types import Action  # noqa: E402
 from tests.support.faces import MAX_SIZE, ONE_STEP, WALK, bank  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 UP, DOWN, LEFT, RIGHT, WAIT = Action
 
 

@@ -19,6 +19,8 @@ from jaxlake.levels import LevelBank, stack, validate  # noqa: E402
 from jaxlake.types import Action, Instance  # noqa: E402
 from tests.support.faces import MAX_AGENTS, MAX_SIZE, ONE_STEP, WALK  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 CORNER = """
     #aA
     ...
