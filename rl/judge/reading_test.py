@@ -223,7 +223,7 @@ def run(
         value = scores[origin][name]
         return "-" if value is None else f"{value:.3g}"
 
-    content = {"about": record.about | asker.refused, "scores": scores}
+    content = {"about": record.about, "scores": scores}
     write_whole(folder / "reading.json", (json.dumps(content, indent=1) + "\n").encode())
     table = Table.grid("Reading", "", list(scores["all"]), list(scores), cell)
     display.say(f"\n{table.to_text()}\n\nNumbers: {folder / 'reading.json'}")
