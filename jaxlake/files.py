@@ -251,6 +251,15 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
             draft.unlink()
 
 
+def whole_lines(path: str | os.PathLike[str], cut: bool = False) -> list[bytes]:
+    """Return a log's lines but for a last one without its end, as a kill leaves it; ``cut`` takes it off the file."""
+    content = Path(path).read_bytes()
+    *whole, half = content.split(b"\n")
+    if cut and half:
+        os.truncate(path, len(content) - len(half))
+    return whole
+
+
 def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
     """Return the functions that divide the file into parts with their line numbers and that read a part."""
     formats = {".jsonl": (lines, from_json), ".txt": (_drawings, _from_drawing)}

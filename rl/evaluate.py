@@ -18,7 +18,7 @@ from rl.command import add_job_options, add_path, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, RunError
 from rl.judge import reading_test as reading
 from rl.judge import suite
-from rl.judge.asking import Asker, Say, board_asker, collect, engineer_asker, suite_identity
+from rl.judge.asking import Asker, board_asker, collect, engineer_asker, suite_identity
 from rl.loop.engineer_factory import make_client
 from rl.model.policy import Policy
 from rl.model.sampler import SamplingParams
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     if jax.distributed.is_initialized():
         raise ConfigError("--reading: one process asks; start it alone")
     if options.api:
-        asker = _ask_server(options, config, SamplingParams(0.0), display.say)
+        asker = _ask_server(options, config, SamplingParams(0.0))
     else:
         asker = engineer_asker(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)))
     reading.run(asker, config, label, options.limit, folder, display, stop)
@@ -136,7 +136,7 @@ def _answer_suite(
     asked = benchmark.take(boards, range(min(options.limit or len(boards), len(boards))))
     sampling, samples = _sampling(options, config), options.samples
     if options.api:
-        asker = _ask_server(options, config, sampling, display.say)
+        asker = _ask_server(options, config, sampling)
     else:
         answerer = students.load(config, label, boards.instances, display.say)
         told = suite_identity(config, sampling, samples)
@@ -146,7 +146,7 @@ def _answer_suite(
     record = collect(asker, suite.questions(config, asked, samples), folder, identity, display, stop)
     if record is None:  # another process has the answers
         return
-    about = {"model": label, **record.about, **asker.refused}
+    about = {"model": label, **record.about}
     result = suite.Evaluation.of(asked, record.answers, samples, config.lake.objective, about)
     text = result.to_text()
     write_whole(folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
@@ -195,7 +195,7 @@ def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
     return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
-def _ask_server(options: argparse.Namespace, config: Config, sampling: SamplingParams, say: Say) -> Asker:
+def _ask_server(options: argparse.Namespace, config: Config, sampling: SamplingParams) -> Asker:
     """Return a server's model, as a player of boards or as an engineer, whose words no schema holds."""
     from rl.judge.server import Request  # takes 1.7 s, and needs a package that not everyone has
 
@@ -217,7 +217,7 @@ def _ask_server(options: argparse.Namespace, config: Config, sampling: SamplingP
             top_k=sampling.top_k,
         )
         identity = suite_identity(config, sampling, options.samples)
-    return Asker.of_server(client, request, options.concurrency or CONCURRENCY, identity, say)
+    return Asker.of_server(client, request, options.concurrency or CONCURRENCY, identity)
 
 
 def _parser() -> argparse.ArgumentParser:

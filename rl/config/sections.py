@@ -35,6 +35,7 @@ from rl.config.types import (
     Kinds,
     Own,
     Rate,
+    RequestField,
     RuleName,
     Section,
     Temperature,
@@ -225,6 +226,9 @@ class ApiSection(Section):
     )
     model: str | None = Field(None, description="name of the model on the server")
     key_env: str = Field("OPENAI_API_KEY", description="environment variable that contains the key")
+    omit: tuple[RequestField, ...] = Field(
+        (), description="optional fields that requests leave out, as the server refuses them; its own defaults hold"
+    )
     max_tokens: Count = Field(8192, description="most tokens of one answer with its thought, which may take thousands")
 
 

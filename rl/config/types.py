@@ -1,6 +1,6 @@
 """The types of settings and their bounds, and the base of all sections; the settings themselves are in `sections`."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import AfterValidator, Field
@@ -55,6 +55,9 @@ REFERENCE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 
 Own = Annotated[str, Field(pattern=f"^{REFERENCE}$")]
 RuleName = Annotated[str, AfterValidator(_known_rule)]
+RequestField = Literal[
+    "temperature", "seed", "top_p", "top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "response_format"
+]
 ContextName = Annotated[str, AfterValidator(_known_modules)]
 Holes = Annotated[
     tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],

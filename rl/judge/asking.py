@@ -65,20 +65,13 @@ class Asker:
       identity: plain values that affect the answers, beside the questions.
       ask: takes questions, which of them lack an answer, and what hears how far it is; yields answers as they come. All
         processes of a job call it alike.
-      client: the server's; None for a model on the devices here.
       failures: why, for each id and sample that got no answer.
     """
 
     identity: dict[str, Any]
     ask: Callable[[Sequence[Question], np.ndarray, Say], Generator[list[Answer], None, None]]
     fits: Callable[[str], bool] = lambda message: True
-    client: "ChatClient | None" = None
     failures: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def refused(self) -> dict[str, list[str]]:
-        """The optional fields that the server refuses, under their entry in a report; empty without a server."""
-        return {"refused": sorted(self.client.refused)} if self.client else {}
 
     @classmethod
     def in_process(
@@ -110,7 +103,6 @@ class Asker:
         request: Callable[..., "Request"],
         concurrency: int,
         identity: dict[str, Any],
-        say: Say,
     ) -> "Asker":
         """Make one of a model behind a server, which is asked a first small question at once.
 
@@ -124,8 +116,7 @@ class Asker:
         """
         from rl.judge.server import ApiError, RequestFailed  # needs a package that not everyone has
 
-        sent = client.sent(request(""))
-        client.check(request(""), say)
+        client.check(request(""))
         failures: dict[tuple[str, int], str] = {}
 
         def ask(questions: Sequence[Question], missing: np.ndarray, within: Say) -> Generator[list[Answer], None, None]:
@@ -145,8 +136,8 @@ class Asker:
                     if in_a_row == FAILURES_IN_A_ROW:
                         raise ApiError(f"{client.url}: {in_a_row} requests in a row failed, the last: {result}")
 
-        identity = identity | {"url": client.url, "api_model": client.model, "sent": sent}
-        return cls(identity, ask, client=client, failures=failures)
+        identity = identity | {"url": client.url, "api_model": client.model, "sent": client.sent(request(""))}
+        return cls(identity, ask, failures=failures)
 
 
 def collect(

@@ -43,7 +43,7 @@ REQUEST = (
 """Request besides to a model that was not taught how the examples think."""
 
 
-class State(NamedTuple):
+class DesignState(NamedTuple):
     """A state that an engineer designs from, ``drawn`` or ``real``: finished rounds, at whose end the evidence is."""
 
     name: str
@@ -51,17 +51,19 @@ class State(NamedTuple):
     history: list[PastRound]
 
 
-def drawn_states(config: Config, count: int = COUNT) -> list[State]:
+def drawn_states(config: Config, count: int = COUNT) -> list[DesignState]:
     """Draw states as the examples of the warm start are drawn, of the run's kinds."""
     shown, kinds, targets = read_context(config.engineer).modules, config.lake.kinds, config.target_kinds
     rounds = max(2, config.rounds.count)
     return [
-        State(f"drawn-{i}", "drawn", draw_history(np.random.default_rng([SEED, i]), kinds, rounds, shown, targets))
+        DesignState(
+            f"drawn-{i}", "drawn", draw_history(np.random.default_rng([SEED, i]), kinds, rounds, shown, targets)
+        )
         for i in range(count)
     ]
 
 
-def real_states(config: Config, count: int = COUNT) -> list[State]:
+def real_states(config: Config, count: int = COUNT) -> list[DesignState]:
     """Return states of runs with these kinds and targets, evenly from all that there are; none where there are none.
 
     Only those after which this run would design a round: longer histories are shown to nobody in it.
@@ -82,13 +84,13 @@ def write_state(name: str, history: Sequence[PastRound]) -> dict[str, Any]:
     return {"name": name, "history": [past.to_json() for past in bare]}
 
 
-def read_lines(path: Path, lines: Sequence[str]) -> list[State]:
+def read_lines(path: Path, lines: Sequence[str]) -> list[DesignState]:
     """Return the states of a file's lines, as `write_state` makes them; ConfigError naming a line that is damaged."""
     states = []
     for number, line in enumerate(lines, 1):
         try:
             values = json.loads(line)
-            state = State(values["name"], "real", [PastRound.from_json(past) for past in values["history"]])
+            state = DesignState(values["name"], "real", [PastRound.from_json(past) for past in values["history"]])
             if not state.history:
                 raise ValueError("history is empty")
             states.append(state)
@@ -97,18 +99,18 @@ def read_lines(path: Path, lines: Sequence[str]) -> list[State]:
     return states
 
 
-def exchange(state: State) -> tuple[list[PastRound], dict[Kind, Kind]]:
+def exchange(state: DesignState) -> tuple[list[PastRound], dict[Kind, Kind]]:
     """Return a state's history with the kinds' names exchanged, and the new name of each kind; the same each time."""
     labels = permutation(state.history, np.random.default_rng([SEED, zlib.crc32(state.name.encode())]))
     return permuted(state.history, labels), labels
 
 
-def histories(state: State) -> dict[str, list[PastRound]]:
+def histories(state: DesignState) -> dict[str, list[PastRound]]:
     """Return the histories that an engineer sees, by the id of their question."""
     return {f"{state.name}/plain": state.history, f"{state.name}/exchanged": exchange(state)[0]}
 
 
-def questions(states: Sequence[State], asker: Asker, config: Config) -> list[Question]:
+def questions(states: Sequence[DesignState], asker: Asker, config: Config) -> list[Question]:
     """Return two questions for every state, which ask untaught models for words too; ConfigError if one has no room."""
     taught = config.warm_start.teaches_engineer or config.engineer.template == "terse"
     context, request = read_context(config.engineer), "" if taught else REQUEST
@@ -120,7 +122,7 @@ def questions(states: Sequence[State], asker: Asker, config: Config) -> list[Que
     return asked
 
 
-def score(states: Sequence[State], responses: Mapping[str, str], config: Config) -> dict[str, float | None]:
+def score(states: Sequence[DesignState], responses: Mapping[str, str], config: Config) -> dict[str, float | None]:
     """Score the responses to some states, verbatim by the ids of their questions.
 
     Returns:
@@ -223,7 +225,7 @@ def run(
         value = scores[origin][name]
         return "-" if value is None else f"{value:.3g}"
 
-    content = {"about": record.about | asker.refused, "scores": scores}
+    content = {"about": record.about, "scores": scores}
     write_whole(folder / "reading.json", (json.dumps(content, indent=1) + "\n").encode())
     table = Table.grid("Reading", "", list(scores["all"]), list(scores), cell)
     display.say(f"\n{table.to_text()}\n\nNumbers: {folder / 'reading.json'}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pydantic
 
-from jaxlake.files import write_whole
+from jaxlake.files import whole_lines, write_whole
 from rl.config import ConfigError
 from rl.run.directory import take_lock
 
@@ -101,12 +101,7 @@ class Record:
 
     def _read(self) -> None:
         """Read the answers and drop a last line without its end, which a process wrote when it was killed."""
-        self._file.seek(0)
-        content = self._file.read()
-        end = content.rfind(b"\n") + 1
-        if end < len(content):
-            self._file.truncate(end)
-        for number, line in enumerate(content[:end].split(b"\n")[:-1], 1):
+        for number, line in enumerate(whole_lines(self.folder / ANSWERS, cut=True), 1):
             try:
                 answer = _LINE.validate_json(line)
             except pydantic.ValidationError:

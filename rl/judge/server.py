@@ -1,8 +1,7 @@
 """A client of chat completions as OpenAI's servers speak them, and vLLM, llama.cpp, Ollama, OpenRouter and others too.
 
 The `openai` package sends requests, and repeats them after waits that double or that the server names. This file adds
-many requests at once, a first small question that finds mistakes, requests without the fields that a server refuses,
-and another attempt where a body holds no answer.
+many requests at once, a first small question that finds mistakes, and another attempt where a body holds no answer.
 """
 
 import concurrent.futures
@@ -10,7 +9,7 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rl.config import ConfigError, EngineerSection
@@ -26,17 +25,6 @@ PAUSE = 0.5
 """Seconds before a question is asked again whose answer could not be read."""
 CHECK_TOKENS, CHECK_ATTEMPTS = 16, 2
 """Room for the answer to a first small question, and how often it is asked: all attempts would take half a minute."""
-OPTIONAL = {
-    "temperature": "temperature",
-    "seed": "seed",
-    "top_p": "top_p",
-    "top_k": "top_k",
-    "min_p": "min_p",
-    "repetition_penalty": "repetition_penalty",
-    "chat_template_kwargs": "chat_template_kwargs|enable_thinking",
-    "response_format": "response_format|json_schema|schema|grammar",
-}
-"""Fields that a request can do without, with what a server calls one that it refuses."""
 HEADERS = frozenset(
     {"host", "content-type", "content-length", "accept", "accept-encoding", "connection", "user-agent", "authorization"}
 )
@@ -51,9 +39,7 @@ class ApiError(ConfigError, openai.OpenAIError):
 
 
 class RequestFailed(Exception):
-    """A request without an answer; one line says why, ``named`` the optional fields that the server refuses in it."""
-
-    named: frozenset[str] = frozenset()
+    """A request without an answer; one line says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,9 +131,7 @@ class ChatClient:
       key_name: the user's name of the key, for messages.
       timeout: seconds for one attempt.
       attempts: attempts for each request; 8 of them bridge half a minute.
-
-    Attributes:
-      refused: names of optional fields that the server takes no request with, and that are left out from then on.
+      omit: names of optional fields that requests leave out, as the server refuses them.
 
     Raises:
       ApiError: if the URL cannot be one.
@@ -162,30 +146,31 @@ class ChatClient:
         key_name: str = "the API key",
         timeout: float,
         attempts: int = 8,
+        omit: Sequence[str] = (),
     ):
         if not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", url):
             raise ApiError(f"{url}: must be the address of a server, like http://localhost:8000/v1")
         self.url, self.model = url.rstrip("/").removesuffix("/chat/completions"), model
         self._key, self._key_name, self._timeout, self._attempts = (key or "").strip(), key_name, timeout, attempts
-        self._limit_key = "max_tokens"
-        self.refused = frozenset[str]()
+        self._limit_key, self._omit = "max_tokens", tuple(omit)
 
-    def check(self, request: Request, say: Callable[[str], None]) -> None:
+    def check(self, request: Request) -> None:
         """Ask a small question in the manner of a request, so that a mistake shows before there is work to lose.
 
         Raises:
-          ApiError: if it gets no answer, also without what the server refuses.
+          ApiError: if it gets no answer.
         """
         question = dataclasses.replace(request, message="Answer with the word yes.", max_tokens=CHECK_TOKENS)
         ((_, result),) = self.map([question], 1, CHECK_ATTEMPTS)
         if isinstance(result, RequestFailed):
             raise ApiError(f"{self.url}: a first small request for the model {self.model!r} failed: {result}")
-        if self.refused:
-            say(f"{self.url}: refuses {', '.join(sorted(self.refused))}, so there its own defaults hold")
 
     def sent(self, request: Request) -> dict[str, Any]:
         """Return the optional fields that go out with a request, its own seed aside."""
-        return {name: value for name, value in request.optional().items() if name not in self.refused | {"seed"}}
+        return {name: value for name, value in self._fields(request).items() if name != "seed"}
+
+    def _fields(self, request: Request) -> dict[str, Any]:
+        return {name: value for name, value in request.optional().items() if name not in self._omit}
 
     def map(
         self, requests: Sequence[Request], concurrency: int, attempts: int | None = None
@@ -230,29 +215,8 @@ class ChatClient:
                 portal.call(client.close)
 
     async def _ask(self, client: openai.AsyncOpenAI, request: Request, attempts: int) -> Completion | RequestFailed:
-        """Ask, again without the optional fields that the server names, and remember what it refuses.
-
-        An error that repeats the request names all of it: of several fields each is sent once more without the others.
-        """
-        dropped, doubtful = self.refused, frozenset[str]()
-        while isinstance(result := await self._try(client, request, attempts, dropped), RequestFailed):
-            if not result.named:
-                return result
-            dropped |= result.named
-            doubtful |= result.named if len(result.named) > 1 else frozenset()
-        for name in sorted(doubtful):
-            again = await self._try(client, request, attempts, dropped - {name})
-            if isinstance(again, Completion):
-                dropped, result = dropped - {name}, again
-        self.refused |= dropped  # now that it answers without them: another mistake may have named them in passing
-        return result
-
-    async def _try(
-        self, client: openai.AsyncOpenAI, request: Request, attempts: int, dropped: frozenset[str]
-    ) -> Completion | RequestFailed:
         limit_key = self._limit_key
-        fields = {limit_key: request.max_tokens}
-        fields |= {name: value for name, value in request.optional().items() if name not in dropped}
+        fields = {limit_key: request.max_tokens} | self._fields(request)
         for attempt in range(attempts):
             await anyio.sleep(PAUSE * (attempt > 0))
             try:
@@ -265,13 +229,8 @@ class ChatClient:
                 said = error.response.text
                 if limit_key == "max_tokens" and "max_completion_tokens" in said:
                     self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models want it, older servers do not
-                    return await self._try(client, request, attempts, dropped)
-                failed = self._refusal(error)
-                if error.status_code in (400, 422):
-                    failed.named = frozenset(
-                        name for name in OPTIONAL if name in fields and re.search(rf"\b({OPTIONAL[name]})\b", said)
-                    )
-                return failed
+                    return await self._ask(client, request, attempts)
+                return self._refusal(error, request)
             except openai.APIConnectionError as error:
                 cause = error.__cause__ or error
                 return RequestFailed(self._line(f"{type(cause).__name__}: {cause}".removesuffix(": ")))
@@ -279,8 +238,8 @@ class ChatClient:
                 failed = RequestFailed(self._line(str(error)))
         return failed
 
-    def _refusal(self, error: openai.APIStatusError) -> RequestFailed:
-        """Put a refusal into a line; raise it where every request would be refused."""
+    def _refusal(self, error: openai.APIStatusError, request: Request) -> RequestFailed:
+        """Put a refusal into a line, and the optional fields that it names; raise it where all would be refused."""
         status, body = error.status_code, error.body
         if isinstance(body, dict):
             body = body.get("message") or body.get("detail") or body
@@ -294,6 +253,10 @@ class ChatClient:
         elif error.code == "insufficient_quota":
             reason = f"{self._key_name} has no budget left"
         else:
+            named = [name for name in self._fields(request) if re.search(rf"\b{name}\b", error.response.text)]
+            if named and status in (400, 422):
+                omit = ",".join((*self._omit, *named))
+                message += f"; to leave out what it names: engineer.api.omit=[{omit}]"
             return RequestFailed(message)
         raise ApiError(f"{self.url}: {reason} ({message})") from None
 

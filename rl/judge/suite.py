@@ -116,8 +116,6 @@ class Evaluation:
         facts = [f"{about['suite']} suite, {of}, {answers} each, {how}; {about['model']}"]
         if missing := self.samples * len(scores.benchmark) - int(scores.answers.sum()):
             facts.append(f"{missing:,} answers are missing and count as invalid.")
-        if refused := about.get("refused"):
-            facts.append(f"The server refuses {', '.join(refused)}, so there its own defaults hold.")
         if (mean := self.lengths["mean"]) is not None:
             facts.append(f"Answers have {mean:.1f} tokens on average, nine in ten at most {self.lengths['p90']:.0f}.")
         if cut := self.lengths["truncated"]:

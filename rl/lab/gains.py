@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import PlainSerializer, PlainValidator
 
 from jaxlake.config import LakeConfig
-from jaxlake.files import write_whole
+from jaxlake.files import whole_lines
 from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.config import ConfigError, Section
@@ -132,7 +132,7 @@ def finished_designs(out: Path, plan: BranchPlan) -> set[int]:
     path = out / FILE
     if not path.exists():
         return set()
-    rows, whole = _read_rows(path)
+    rows = _read_rows(path)
     repeats: dict[int, set[int]] = {}
     for number, row in enumerate(rows, 1):
         if row.state != plan.state:
@@ -144,8 +144,7 @@ def finished_designs(out: Path, plan: BranchPlan) -> set[int]:
                 f"{path}, line {number}: of other branches of {row.state} than these; choose another folder with --out"
             )
         repeats.setdefault(row.design, set()).add(row.repeat)
-    if whole < path.stat().st_size:
-        write_whole(path, path.read_bytes()[:whole])
+    whole_lines(path, cut=True)
     return {design for design, done in repeats.items() if len(done) == plan.repeats}
 
 
@@ -160,7 +159,7 @@ def read_gains(folder: Path) -> Gains:
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file; python -m rl.branch writes it")
     by_state: dict[str, dict[int, dict[int, Row]]] = {}
-    for row in _read_rows(path)[0]:
+    for row in _read_rows(path):
         by_state.setdefault(row.state, {}).setdefault(row.design, {})[row.repeat] = row
     states, left_out = [], []
     for name, designs in by_state.items():
@@ -177,12 +176,9 @@ def read_gains(folder: Path) -> Gains:
     return Gains(folder.resolve().name, tuple(states), tuple(left_out))
 
 
-def _read_rows(path: Path) -> tuple[list[Row], int]:
-    """Read the whole lines of a file, and return their bytes too; ConfigError naming a line that is damaged."""
-    content = path.read_bytes()
-    whole = content[: content.rfind(b"\n") + 1]
-    lines = enumerate(whole.splitlines(), 1)
-    return [config_.parse(Row, line, f"{path}, line {number}") for number, line in lines], len(whole)
+def _read_rows(path: Path) -> list[Row]:
+    """Read the whole lines of a file; ConfigError naming a line that is damaged."""
+    return [config_.parse(Row, line, f"{path}, line {number}") for number, line in enumerate(whole_lines(path), 1)]
 
 
 def _state(rows: dict[int, list[Row]]) -> StateGains:

@@ -178,7 +178,7 @@ def server_engineer(
 
     client, limit = make_client(settings), settings.api.max_tokens
     make_request = functools.partial(Request.to_engineer, settings, schema=schema(kinds))
-    distributed.from_main(lambda: client.check(make_request(""), recorder.display.say))
+    distributed.from_main(lambda: client.check(make_request("")))
 
     def generate(message: str, grammar: str, key: jax.Array) -> Generation:
         request = dataclasses.replace(make_request(message), seed=int(jax.random.key_data(key)[-1]))
@@ -255,7 +255,8 @@ def make_client(settings: EngineerSection) -> "ChatClient":
 
     api = settings.api
     assert api.url and api.model  # as Config makes sure
-    return ChatClient(api.url, api.model, os.environ.get(api.key_env), key_name=api.key_env, timeout=API_TIMEOUT)
+    key = os.environ.get(api.key_env)
+    return ChatClient(api.url, api.model, key, key_name=api.key_env, timeout=API_TIMEOUT, omit=api.omit)
 
 
 def _ask(client: "ChatClient", request: "Request") -> tuple[tuple[str, bool] | None, dict[str, Any]]:
@@ -263,12 +264,7 @@ def _ask(client: "ChatClient", request: "Request") -> tuple[tuple[str, bool] | N
     from rl.judge.server import RequestFailed
 
     ((_, result),) = client.map([request], concurrency=1)
-    log = {
-        "model": client.model,
-        "max_tokens": request.max_tokens,
-        "sent": client.sent(request),
-        "refused": sorted(client.refused),
-    }
+    log = {"model": client.model, "max_tokens": request.max_tokens, "sent": client.sent(request)}
     if isinstance(result, RequestFailed):
         return None, log | {"failed": str(result)}
     log |= {"prompt_tokens": result.prompt_tokens, "completion_tokens": result.tokens}

@@ -11,6 +11,7 @@ import yaml
 
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
+from jaxlake.files import whole_lines
 from jaxlake.kinds import Kind, row_name
 from rl.config import flat
 
@@ -165,9 +166,9 @@ def _read(path: Path, missing: Any) -> Any:
     if not path.exists():
         return missing
     with naming(path):
+        if path.suffix == ".jsonl":
+            return [json.loads(line) for line in whole_lines(path)]
         text = path.read_text(encoding="utf-8")
-        if path.suffix == ".jsonl":  # a last line without its end is still being written
-            return [json.loads(line) for line in text.rpartition("\n")[0].split("\n") if line]
         return yaml.safe_load(text) or {} if path.suffix == ".yaml" else json.loads(text)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from jaxlake import __version__
+from jaxlake.files import write_whole
 from rl import distributed
 from rl.config import FREE, ROUNDING, Config, ConfigError, as_override, flat, provenance, read
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
@@ -161,9 +162,7 @@ class RunDirectory:
         target.parent.mkdir(parents=True, exist_ok=True)
         if not isinstance(content, str):
             content = json.dumps(finite(content), indent=1, allow_nan=False) + "\n"
-        partial = target.with_name(target.name + ".partial")
-        partial.write_text(content, encoding="utf-8")
-        os.replace(partial, target)
+        write_whole(target, content.encode())
 
     def amend(self, name: str, values: dict[str, Any]) -> None:
         """Adds keys to a JSON file of the run, and to the objects in it."""

@@ -3,12 +3,10 @@
 import contextlib
 import functools
 import importlib
-import json
 import math
 import os
 import resource
 import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -32,12 +30,6 @@ CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPL
 """Control characters that a model may write and a terminal would obey; tabs and line ends stay."""
 WANDB_TIMEOUT = 8
 """Seconds for which Weights & Biases may hold up a run, at its begin and at its end: SIGTERM is honoured within 10."""
-
-
-WANDB_HEADER = 7
-"""Bytes of a file of Weights & Biases before its first record."""
-BEGAN = time.time()
-"""Start of this process, or nearly so."""
 
 
 class Display:
@@ -181,10 +173,8 @@ class TensorBoard:
 class WeightsAndBiases:
     """Logs to one run of Weights & Biases per run directory, however often it is resumed; never stops a run.
 
-    The run's id and the last step that was logged are in `wandb/jaxlake.json`. A step is logged once: one that is done
-    again after a crash gives the same numbers, and W&B takes steps in ascending order only. Offline, each resume makes
-    another folder in the run's `wandb/`; `wandb sync` sends them in their order. A `kill -9` loses what W&B has not
-    written yet, its last second.
+    The run's id is in `wandb/id`. Offline, each resume makes another folder in the run's `wandb/`; a step that is done
+    again after a crash is in both, with the same numbers. A `kill -9` loses W&B's last second.
     """
 
     def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
@@ -200,23 +190,15 @@ class WeightsAndBiases:
                 raise ConfigError("tracking.wandb = online: not logged in; run `wandb login`, or set it to offline")
 
     def write(self, values: Mapping[str, float], step: int) -> None:
-        """Logs the values at a step, unless it was logged before."""
+        """Logs the values at a step."""
         if self._broken:
             return
-        mark = self._directory / "wandb" / "jaxlake.json"
         try:
-            if self._run is None:
-                state: dict[str, Any] = {"id": secrets.token_hex(4), "last_step": 0}
-                state = json.loads(mark.read_text(encoding="utf-8")) if mark.exists() else state
-                self._run, self._last_step = self._open(state["id"]), state["last_step"]
-            if step > self._last_step:
-                write_whole(mark, json.dumps({"id": self._run.id, "last_step": step}).encode())
-                self._run.log(dict(values), step=step)
-                self._last_step = step
+            self._run = self._run or self._open()
+            self._run.log(dict(values), step=step)
         except Exception as error:  # whatever it is: what only watches a run must not end it
-            self._say(
-                f"W&B failed ({_one_line(error)}); the run continues without it, its metrics are in metrics.jsonl"
-            )
+            reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+            self._say(f"W&B failed ({reason}); the run continues without it, its metrics are in metrics.jsonl")
             self._broken = True
 
     def close(self, failed: bool) -> None:
@@ -225,19 +207,18 @@ class WeightsAndBiases:
             with contextlib.suppress(Exception):  # as in `write`
                 self._run.finish(exit_code=int(failed))
 
-    def _open(self, run_id: str) -> Any:
-        for file in (self._directory / "wandb").glob("*run-*/*.wandb"):
-            found = file.stat()
-            # `wandb sync` stops at a session that was killed at once; one of this process may still be written.
-            if found.st_size <= WANDB_HEADER and found.st_mtime < BEGAN:
-                shutil.rmtree(file.parent)
-        init = functools.partial(
-            self._wandb.init,
+    def _open(self) -> Any:
+        identity = self._directory / "wandb" / "id"
+        if not identity.exists():
+            identity.parent.mkdir(exist_ok=True)
+            write_whole(identity, secrets.token_hex(4).encode())
+        return self._wandb.init(
             project=os.environ.get("WANDB_PROJECT", "jaxlake"),
             name=self._directory.resolve().name,
-            id=run_id,
+            id=identity.read_text(encoding="utf-8"),
             resume="allow",
             dir=self._directory,
+            mode=self._config.tracking.wandb.value,
             config=self._config.model_dump(mode="json"),
             settings=self._wandb.Settings(
                 silent=True,  # the terminal is the display's
@@ -247,15 +228,6 @@ class WeightsAndBiases:
                 finish_timeout=WANDB_TIMEOUT,
             ),
         )
-        try:
-            return init(mode=self._config.tracking.wandb.value)
-        except Exception as error:
-            if self._config.tracking.wandb is WandbMode.OFFLINE:
-                raise
-            line = f"W&B cannot be reached ({_one_line(error)}); metrics are kept for `wandb sync`"
-            self._say(f"{line} in {self._directory}")
-            self._wandb.teardown()  # it holds the id of the run that did not begin
-            return init(mode="offline")
 
 
 def _import(package: str, setting: str) -> Any:
@@ -263,10 +235,6 @@ def _import(package: str, setting: str) -> Any:
         return importlib.import_module(package)
     except ImportError:
         raise ConfigError(f"tracking.{setting}: needs pip install 'jaxlake[track]'") from None
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
 
 
 class Meter:

@@ -87,68 +87,21 @@ def test_all_that_could_change_a_draw_is_sent_also_where_it_is_off(server, seed,
     assert server.headers[0]["Authorization"] == "Bearer sk-secret"
 
 
-def strict(*known, form="{}"):
-    """A server that takes these fields alone, and names one of the others in each refusal."""
-
-    def respond(handler, body, number):
-        unknown = sorted(body.keys() - {"path", "model", "messages", "max_tokens", *known})
-        handler.send(422, {"detail": form.format(unknown[0])}) if unknown else handler.say("fine")
-
-    return respond
-
-
 @pytest.mark.parametrize("form", ["Unexpected fields in the request: {{'{}'}}", "property '{}' is unsupported"])
-def test_optional_fields_that_a_server_refuses_are_dropped_once_and_said_once(server, form):
-    server.respond = strict("temperature", "top_p", form=form)
-    client, said = client_of(server), []
-    client.check(DRAWN, said.append)
-    refused = ["chat_template_kwargs", "min_p", "repetition_penalty", "seed", "top_k"]
-    assert said == [f"{server.url}: refuses {', '.join(refused)}, so there its own defaults hold"]
-    assert len(server.asked) == 6 and client.refused == set(refused)
-    results = dict(client.map([DRAWN] * 5, concurrency=2))
-    assert [result.text for result in results.values()] == ["fine"] * 5 and len(server.asked) == 11
-    assert client.sent(DRAWN) == {"temperature": 0.7, "top_p": 0.9}
-    assert server.asked[-1].keys() == {"path", "model", "messages", "max_tokens", "temperature", "top_p"}
-
-
-@pytest.mark.parametrize(
-    ("told", "field"),
-    [
-        ("Unsupported value: 'temperature' does not support 0.7 with this model.", "temperature"),
-        ("failed to parse grammar", "response_format"),
-        ("enable_thinking: unexpected keyword", "chat_template_kwargs"),
-    ],
-)
-def test_a_field_is_known_by_what_servers_say_of_it(server, told, field):
-    server.respond = lambda handler, body, number: handler.send(400, told) if field in body else handler.say("fine")
-    client = client_of(server)
-    client.check(dataclasses.replace(DRAWN, schema={}), lambda line: None)
-    assert client.refused == {field} and len(server.asked) == 2
-
-
-@pytest.mark.parametrize("refused", [{"response_format"}, {"min_p", "top_k"}])
-def test_an_error_that_repeats_the_request_costs_no_field_but_those_at_fault(server, refused):
+def test_a_field_that_a_server_refuses_is_named_with_the_setting_that_omits_it(server, form):
     server.respond = lambda handler, body, number: (
-        handler.send(400, {"error": {"message": str([{"msg": "unknown", "input": body}])}})
-        if refused & body.keys()
-        else handler.say("fine")
+        handler.send(422, {"detail": form.format("min_p")}) if "min_p" in body else handler.say("fine")
     )
-    client, request = client_of(server), dataclasses.replace(DRAWN, schema={})
-    client.check(request, lambda line: None)
-    complete(client, request)
-    assert client.refused == refused
-    fields = {"model", "messages", "max_tokens"} | request.optional().keys()
-    assert server.asked[-1].keys() == {"path"} | fields - refused
-
-
-def test_a_field_that_another_mistake_names_in_passing_is_sent_again(server):
-    told = "the prompt is too long, whatever the temperature"
-    server.respond = lambda handler, body, number: handler.send(400, told) if number < 2 else handler.say("fine")
-    client = client_of(server)
-    with pytest.raises(RequestFailed, match=told):
-        complete(client, DRAWN)
-    complete(client, DRAWN)
-    assert not client.refused and server.asked[-1]["temperature"] == 0.7
+    with pytest.raises(ApiError) as refused:
+        client_of(server, omit=["top_k"]).check(DRAWN)
+    told = f"status 422: {form.format('min_p')}; to leave out what it names: engineer.api.omit=[top_k,min_p]"
+    assert str(refused.value).endswith(told) and len(server.asked) == 1
+    client = client_of(server, omit=["top_k", "min_p"])
+    client.check(DRAWN)
+    assert complete(client, DRAWN).text == "fine" and len(server.asked) == 3
+    sent = {"temperature", "top_p", "repetition_penalty", "chat_template_kwargs"}
+    assert client.sent(DRAWN).keys() == sent
+    assert server.asked[-1].keys() == {"path", "model", "messages", "max_tokens", "seed"} | sent
 
 
 @pytest.mark.parametrize(
@@ -159,7 +112,7 @@ def test_a_first_small_request_ends_a_mistake_in_one_line_at_once(server, status
     server.respond = lambda handler, *_: handler.send(status, told)
     line = f"{server.url}: a first small request for the model 'some/model' failed: status {status}: {told}"
     with pytest.raises(ApiError) as error:
-        client_of(server).check(dataclasses.replace(DRAWN, message="long " * 1000, max_tokens=8192), print)
+        client_of(server).check(dataclasses.replace(DRAWN, message="long " * 1000, max_tokens=8192))
     assert str(error.value) == line and len(server.asked) == asked
     assert server.asked[0]["max_tokens"] == 16 and len(server.asked[0]["messages"][0]["content"]) < 50
 
@@ -254,7 +207,7 @@ def test_a_model_that_wants_the_newer_name_of_the_limit_gets_it(server):
         else handler.say("fine")
     )
     client = client_of(server)
-    client.check(QUESTION, print)
+    client.check(QUESTION)
     assert complete(client).text == "fine" and server.asked[-1]["max_completion_tokens"] == 64
 
 

@@ -22,7 +22,7 @@ def out(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def read(out) -> comparison.Comparison:
+def read(out) -> comparison.ComparisonResult:
     return comparison.read(out)
 
 
@@ -79,7 +79,7 @@ LAB = {
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory) -> comparison.Comparison:
+def lab(tmp_path_factory) -> comparison.ComparisonResult:
     return comparison.read(fabricate_lab(tmp_path_factory.mktemp("lab") / "lab", LAB))
 
 

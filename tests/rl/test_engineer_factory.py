@@ -91,7 +91,7 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
     costs = {"round": 1, "prompt_tokens": 100, "completion_tokens": 7}
     assert len(rows) == 2 and all(row | costs == row for row in rows)
     sent = {"temperature": 0.6, "repetition_penalty": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
-    assert rows[0]["sent"].items() >= sent.items() and rows[0]["refused"] == []
+    assert rows[0]["sent"].items() >= sent.items()
     assert (rows[0]["model"], rows[0]["max_tokens"]) == ("designer", 8192)
     schema = server.asked[0]["response_format"]["json_schema"]["schema"]
     assert schema["properties"].keys() == {"3", "4"}
@@ -119,18 +119,19 @@ def test_an_answer_that_was_cut_off_is_told_to_the_model(stage, server):
     assert f"could not be used: {told}." in server.asked[1]["messages"][0]["content"]
 
 
-def test_what_a_server_refuses_is_said_before_the_run_and_written_to_the_log(stage, server):
+def test_a_refused_field_ends_the_run_before_it_begins_until_it_is_omitted(stage, server):
     server.respond = lambda handler, body, number: (
         handler.send(422, f"Unexpected fields: {fields}")
         if (fields := {"top_k", "min_p"} & body.keys())
         else handler.say(LEGAL)
     )
-    run = stage.after_round_0(kind="api", template=None, api={"url": server.url, "model": "designer"})
-    assert run.engineer
-    assert run.lines == [f"{server.url}: refuses min_p, top_k, so there its own defaults hold"]
+    api = {"url": server.url, "model": "designer", "omit": ("top_k",)}
+    with pytest.raises(ApiError, match="Unexpected fields: {'min_p'}; .* engineer.api.omit=.top_k,min_p.$"):
+        assert stage.after_round_0(kind="api", template=None, api=api).engineer
+    run = stage.after_round_0(kind="api", template=None, api=api | {"omit": ("top_k", "min_p")})
     run.design()
     (row,) = run.log("api.jsonl")
-    assert row["refused"] == ["min_p", "top_k"] and "top_p" in row["sent"] and "top_k" not in row["sent"]
+    assert "top_p" in row["sent"] and not {"top_k", "min_p"} & row["sent"].keys()
 
 
 @pytest.mark.parametrize("gone", [False, True])

@@ -281,22 +281,24 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
     assert {json.dumps([body["messages"], body["seed"]]) for body in server.asked[1:]} == seeds
 
 
-def test_a_report_has_what_was_sent_and_what_was_refused_and_no_part_of_the_key(server, command, tmp_path):
+def test_a_report_has_what_was_sent_and_no_part_of_the_key(server, command, tmp_path):
     server.respond = lambda handler, body, number: (
         handler.send(422, f"Unexpected fields: {fields}")
         if (fields := {"top_k", "min_p"} & body.keys())
         else handler.say(f"no {number}")
     )
     arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
-    status, out, _ = command(*arguments)
-    assert status == 0 and "refuses min_p, top_k, so there its own defaults hold" in out
-    assert len(server.asked) == 4 + 8
+    status, _, err = command(*arguments)
+    assert status == 2 and err.endswith("engineer.api.omit=[top_k,min_p]\n")
+    assert err.count("\n") == len(server.asked) == 1
+    arguments += ("engineer.api.omit=[top_k,min_p]",)
+    assert command(*arguments)[0] == 0 and len(server.asked) == 1 + 1 + 8
     assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-1"}
     assert "sk-1" not in "".join(file.read_text() for file in tmp_path.iterdir())
     held = json.loads((tmp_path / "scores.json").read_text())
-    assert held["sent"].items() >= {"temperature": 0.6, "top_k": 20}.items() and held["refused"] == ["min_p", "top_k"]
+    assert held["sent"].items() >= {"temperature": 0.6, "top_p": 0.95}.items() and "top_k" not in held["sent"]
     server.respond = lambda handler, *_: handler.say("fine")
-    assert command(*arguments)[0] == 0 and len(server.asked) == 13, "the answers are there"
+    assert command(*arguments)[0] == 0 and len(server.asked) == 11, "the answers are there"
 
 
 def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, command, tmp_path):

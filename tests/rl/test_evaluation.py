@@ -56,7 +56,7 @@ def test_an_asker_answers_what_is_missing_and_nothing_else(server, tmp_path, mak
 
     if maker == "server":
         request = functools.partial(Request, temperature=0.0, max_tokens=9, thinking=False)
-        asker = Asker.of_server(ChatClient(server.url, "m", timeout=5), request, 2, {"whose": "theirs"}, print)
+        asker = Asker.of_server(ChatClient(server.url, "m", timeout=5), request, 2, {"whose": "theirs"})
     else:
         asker = Asker.in_process(write, 1, {"whose": "ours"})
     questions = [Question(f"q{i // 2}", i % 2, f"message {i}") for i in range(7)]

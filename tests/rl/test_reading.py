@@ -133,19 +133,16 @@ def test_a_checkpoint_reads_by_command_and_goes_on(config, tmp_path):
 
 
 def test_a_server_is_asked_for_words_and_designs_in_a_room_of_its_own(server, tmp_path, capsys):
-    """No schema: it would forbid the words. Of the two states' four responses those with an odd number are cut off."""
+    """No schema: it would forbid the words. Of the two states' four responses half are cut off."""
     design = '{"3":{"data":1,"hole":0.1,"wait":0}}'
-    server.respond = lambda handler, body, number: (
-        handler.send(422, "Unexpected fields: {'top_k'}")
-        if "top_k" in body
-        else handler.say(f"Weakest: 3. {design}", "length" if number % 2 else "stop")
+    server.respond = lambda handler, body, number: handler.say(
+        f"Weakest: 3. {design}", "stop" if number % 2 else "length"
     )
     command = ["--api", server.url, "m", "--config", str(shipped("tiny.yaml")), "--reading", "--limit", "1"]
     assert main([*command, "--out", str(tmp_path), "warm_start.steps=0", "engineer.template=null"]) == 0
     said = capsys.readouterr().out
-    assert said.count("refuses top_k, so there its own defaults hold") == 1
     assert "2 of 4 responses were cut off at engineer.api.max_tokens = 8,192" in said
-    assert {body["max_tokens"] for body in server.asked[2:]} == {8192} and len(server.asked) == 6
+    assert {body["max_tokens"] for body in server.asked[1:]} == {8192} and len(server.asked) == 5
     assert not any("response_format" in body for body in server.asked)
     about = json.loads((tmp_path / "reading.json").read_text())["about"]
-    assert (about["max_tokens"], about["refused"], about["sent"]["temperature"]) == (8192, ["top_k"], 0.6)
+    assert (about["max_tokens"], about["sent"]["temperature"]) == (8192, 0.6)

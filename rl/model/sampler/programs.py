@@ -40,7 +40,7 @@ class SamplerSpec:
 
 
 @record
-class State(Record):
+class SamplerState(Record):
     """Rows under way, B of them, and what they have written so far.
 
     Attributes:
@@ -71,7 +71,7 @@ class Arrivals(Record):
       prompts: int32 ``[N, bucket]``, right-padded, without their last tokens.
       sizes: int32 ``[N]``, how many tokens these are.
       source: int32 ``[B]``, which prompt of its own shard a row takes; -1 where it takes none.
-      lengths, last, requests: values of the row that begins, as in `State`.
+      lengths, last, requests: values of the row that begins, as in `SamplerState`.
     """
 
     prompts: Array
@@ -121,21 +121,21 @@ def programs(spec: SamplerSpec) -> Programs:
     )
 
 
-def shardings(spec: SamplerSpec) -> State:
-    """Return where a state lies: a State that holds NamedShardings."""
+def shardings(spec: SamplerSpec) -> SamplerState:
+    """Return where a state lies: a SamplerState that holds NamedShardings."""
 
     def place(axes: P) -> Any:
         return NamedSharding(spec.mesh, axes)
 
     cache = place(KVCache.spec(spec.config, spec.mesh))
     by_row = dict.fromkeys(("lengths", "last", "requests", "count", "tokens", "logprobs", "done"), place(P("fsdp")))
-    return State(cache=KVCache(keys=cache, values=cache), **by_row)
+    return SamplerState(cache=KVCache(keys=cache, values=cache), **by_row)
 
 
-def empty(spec: SamplerSpec) -> State:
+def empty(spec: SamplerSpec) -> SamplerState:
     """Return a state whose rows are all free."""
     rows, time = spec.rows, spec.max_new_tokens
-    return State(
+    return SamplerState(
         cache=KVCache.zeros(spec.config, rows, spec.max_prompt_tokens + time),
         lengths=jnp.ones(rows, jnp.int32),
         last=jnp.zeros(rows, jnp.int32),
@@ -147,12 +147,12 @@ def empty(spec: SamplerSpec) -> State:
     )
 
 
-def abstract(spec: SamplerSpec) -> State:
+def abstract(spec: SamplerSpec) -> SamplerState:
     """Return the state as ShapeDtypeStructs with their shardings, to compile programs without any array."""
     return abstract_at(jax.eval_shape(functools.partial(empty, spec)), shardings(spec))
 
 
-def admit(spec: SamplerSpec, parameters: nnx.State, state: State, arrivals: Arrivals) -> State:
+def admit(spec: SamplerSpec, parameters: nnx.State, state: SamplerState, arrivals: Arrivals) -> SamplerState:
     """Prefill the prompts and put them into their rows; the old state is donated.
 
     The last token of a prompt stays out: it is the first that `decode` feeds, so that all draws happen in one place.
@@ -200,7 +200,7 @@ def threefry(key: jax.Array) -> jax.Array:
 def decode(
     spec: SamplerSpec,
     parameters: nnx.State,
-    state: State,
+    state: SamplerState,
     *,
     key: jax.Array,
     sampling: SamplingParams,
@@ -208,7 +208,7 @@ def decode(
     allowed: jax.Array | None,
     need: jax.Array,
     steps: jax.Array,
-) -> tuple[State, Array]:
+) -> tuple[SamplerState, Array]:
     """Draw tokens for all rows until they are done, some shard has its `need` of free rows, or `steps` have passed.
 
     Args:
@@ -228,12 +228,12 @@ def decode(
     def uniforms(request: Array, number: Array) -> jax.Array:
         return jax.random.uniform(jax.random.fold_in(jax.random.fold_in(key, request), number), (2,), jnp.float32)
 
-    def going(carry: tuple[State, jax.Array]) -> jax.Array:
+    def going(carry: tuple[SamplerState, jax.Array]) -> jax.Array:
         state, step = carry
         free = state.done.reshape(len(need), -1).sum(axis=1)
         return (step < steps) & ~state.done.all() & ~(free >= need).any()
 
-    def body(carry: tuple[State, jax.Array]) -> tuple[State, jax.Array]:
+    def body(carry: tuple[SamplerState, jax.Array]) -> tuple[SamplerState, jax.Array]:
         state, step = carry
         alive = ~state.done
         filled = jnp.where(alive, state.lengths + state.count, 0)

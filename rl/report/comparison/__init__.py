@@ -9,13 +9,13 @@ from jaxlake.table import WIDTH
 from rl.report import page, style
 from rl.report.comparison.findings import findings
 from rl.report.comparison.pictures import PICTURES
-from rl.report.comparison.runs import Comparison, read
+from rl.report.comparison.runs import ComparisonResult, read
 from rl.report.comparison.tables import notes, tables
 
-__all__ = ["Comparison", "findings", "notes", "read", "tables", "to_text", "write"]
+__all__ = ["ComparisonResult", "findings", "notes", "read", "tables", "to_text", "write"]
 
 
-def write(out: Path, comparison: Comparison, file: Path | None = None) -> Path:
+def write(out: Path, comparison: ComparisonResult, file: Path | None = None) -> Path:
     """Write the page, ``report/comparison.html`` by default, its pictures and numbers; return the page's path."""
     file, drawn = file or out / "report" / "comparison.html", style.draw(PICTURES, comparison)
     page.save(
@@ -32,13 +32,13 @@ def write(out: Path, comparison: Comparison, file: Path | None = None) -> Path:
     return file
 
 
-def to_text(comparison: Comparison) -> str:
+def to_text(comparison: ComparisonResult) -> str:
     """Write tables and notes for a terminal of 80 columns, the table of who designs best first."""
     first, *others = (table.to_text() for table in tables(comparison))
     return "\n\n".join((first, *(textwrap.fill(note, WIDTH) for note in notes(comparison)), *others))
 
 
-def _numbers(comparison: Comparison) -> dict[str, Any]:
+def _numbers(comparison: ComparisonResult) -> dict[str, Any]:
     return {
         "baseline": comparison.baseline,
         "seeds": {name: list(runs) for name, runs in comparison.runs.items()},

@@ -8,7 +8,7 @@ import numpy as np
 
 from rl.judge.statistics import Interval, Share, intervals, ratio_interval, seed_interval, weighted_share
 from rl.lab.held_out import AnswerColumns
-from rl.report.comparison.runs import Comparison, Curve
+from rl.report.comparison.runs import ComparisonResult, Curve
 from rl.report.run import RATIOS
 
 VALID, OPTIMAL, SAMPLED = "valid", "optimal", "sampled valid"
@@ -111,7 +111,7 @@ class Findings:
 
 
 @functools.lru_cache(maxsize=1)
-def findings(comparison: Comparison) -> Findings:
+def findings(comparison: ComparisonResult) -> Findings:
     """Compute all numbers of a comparison; cached, as tables and pictures ask for the same."""
     return Findings(
         validated=tuple(sorted(_validated(comparison), key=lambda one: one.mean(AREA), reverse=True)),
@@ -121,7 +121,7 @@ def findings(comparison: Comparison) -> Findings:
     )
 
 
-def _validated(comparison: Comparison) -> Iterator[Validated]:
+def _validated(comparison: ComparisonResult) -> Iterator[Validated]:
     """Yield the measures of every engineer; of none if a validation was not sampled, or no round was designed."""
     curves = {name: {seed: run.curve for seed, run in runs.items()} for name, runs in comparison.runs.items()}
     if any(len(curve) < 2 or None in curve for own in curves.values() for curve in own.values()):
@@ -156,7 +156,7 @@ def _headroom(ours: np.ndarray, floor: np.ndarray, ceiling: np.ndarray) -> Headr
     return Headroom(len(ours), whole, ratio_interval(ours - floor, ceiling - floor) if known else None)
 
 
-def metrics(comparison: Comparison) -> tuple[str, ...]:
+def metrics(comparison: ComparisonResult) -> tuple[str, ...]:
     """Return the metrics that every policy has."""
     answers = [one for runs in comparison.runs.values() for run in runs.values() for one in (run.before, run.after)]
     return (VALID, OPTIMAL) if any(one.sampled_valid is None for one in answers) else (VALID, OPTIMAL, SAMPLED)
@@ -167,7 +167,7 @@ def values(answers: Iterable[AnswerColumns], metric: str) -> np.ndarray:
     return np.array([getattr(one, metric.replace(" ", "_")) for one in answers], float)
 
 
-def _rates(comparison: Comparison) -> Iterator[Rate]:
+def _rates(comparison: ComparisonResult) -> Iterator[Rate]:
     policies = {START: list(comparison.before.values())}
     policies |= {name: [run.after for run in runs.values()] for name, runs in comparison.runs.items()}
     for metric in metrics(comparison):
@@ -177,7 +177,7 @@ def _rates(comparison: Comparison) -> Iterator[Rate]:
                 yield Rate(name, metric, agents, count, weighted_share(values(answers, metric), weights))
 
 
-def _differences(comparison: Comparison) -> Iterator[Difference]:
+def _differences(comparison: ComparisonResult) -> Iterator[Difference]:
     groups = comparison.boards.by_agents()
     less = {}
     for engineer in comparison.others:
@@ -190,7 +190,7 @@ def _differences(comparison: Comparison) -> Iterator[Difference]:
             yield Difference(engineer, metric, agents, interval)
 
 
-def _designs(comparison: Comparison) -> Iterator[MeanDesign]:
+def _designs(comparison: ComparisonResult) -> Iterator[MeanDesign]:
     for engineer, runs in comparison.runs.items():
         for index, configs in enumerate(zip(*(run.designs for run in runs.values()), strict=False)):
             labels = [kind.label for kind in configs[0].kinds]

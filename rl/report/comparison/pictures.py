@@ -10,14 +10,14 @@ from matplotlib.ticker import MaxNLocator
 from rl.judge.statistics import Interval, t_interval
 from rl.report import style
 from rl.report.comparison.findings import CEILING, OPTIMAL, VALID, findings
-from rl.report.comparison.runs import Comparison
+from rl.report.comparison.runs import ComparisonResult
 from rl.report.style import BLUE, GREY, SKY, VERMILION
 
 MANY_KINDS = 10
 """Kinds of boards up to which the cells of a heat map have their values written in."""
 
 
-def _validation(comparison: Comparison) -> Figure | None:
+def _validation(comparison: ComparisonResult) -> Figure | None:
     curves = {one.engineer: 100 * np.array(one.curves) for one in findings(comparison).validated}
     if not curves:
         return None
@@ -41,7 +41,7 @@ def _validation(comparison: Comparison) -> Figure | None:
     return figure
 
 
-def _differences(comparison: Comparison) -> Figure | None:
+def _differences(comparison: ComparisonResult) -> Figure | None:
     """Draw a panel for each number of agents, a row for each engineer, a mark for each metric."""
     less = {(one.agents, one.metric, one.engineer): one.interval for one in findings(comparison).differences}
     names = [name for name in comparison.others if any(name == engineer for _, _, engineer in less)]
@@ -75,7 +75,7 @@ def _whisker(axes: Axes, interval: Interval, y: float, colour: str, mark: str) -
     axes.plot(100 * interval.mean, y, mark, color=colour, markerfacecolor=face, markersize=5)
 
 
-def _allocation(comparison: Comparison) -> Figure:
+def _allocation(comparison: ComparisonResult) -> Figure:
     """Draw a heat map for each engineer: data by kind (down) and round (across)."""
     designs = findings(comparison).designs
     data: dict[str, list[Sequence[float]]] = {name: [] for name in comparison.runs}

@@ -57,7 +57,7 @@ class FinishedRun:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Comparison:
+class ComparisonResult:
     """The finished part of a comparison.
 
     Attributes:
@@ -96,7 +96,7 @@ class Comparison:
         return tuple(seed for seed in self.runs[engineer] if seed in self.runs[self.baseline])
 
 
-def read(out: str | Path) -> Comparison:
+def read(out: str | Path) -> ComparisonResult:
     """Read the directory of ``python -m rl.compare``; runs that are not finished are left out and named.
 
     Raises:
@@ -124,7 +124,7 @@ def read(out: str | Path) -> Comparison:
     for path, other in others:
         if other.boards.id != one.boards.id:
             raise ValueError(f"{path}: its boards are not those of {first}")
-    return Comparison(
+    return ComparisonResult(
         name=out.resolve().name,
         baseline=resolved.baseline,
         engineers={name: resolved.configure(name, resolved.seeds[0]).engineer for name in runs},

@@ -6,18 +6,18 @@ from jaxlake.kinds import Kind
 from jaxlake.table import Table
 from rl.judge.statistics import Interval
 from rl.report.comparison.findings import AREA, CEILING, END, FLOOR, MEASURES, START, Headroom, findings, metrics
-from rl.report.comparison.runs import Comparison
+from rl.report.comparison.runs import ComparisonResult
 
 FEW_SEEDS = 5
 """Seeds up to which each has its value in a table."""
 
 
-def tables(comparison: Comparison) -> list[Table]:
+def tables(comparison: ComparisonResult) -> list[Table]:
     """Make all tables, the most asked for first."""
     return [*_validated_tables(comparison), *_held_out_tables(comparison)]
 
 
-def notes(comparison: Comparison) -> Iterator[str]:
+def notes(comparison: ComparisonResult) -> Iterator[str]:
     """Say in sentences what a reader must know of all numbers together."""
     boards, baseline = comparison.boards, comparison.baseline
     numbers = findings(comparison)
@@ -55,7 +55,7 @@ def notes(comparison: Comparison) -> Iterator[str]:
         yield f"Not finished and left out: {', '.join(named)}{f' and {more} more runs' if more > 0 else ''}."
 
 
-def _validated_tables(comparison: Comparison) -> Iterator[Table]:
+def _validated_tables(comparison: ComparisonResult) -> Iterator[Table]:
     """Make the tables of who designs best; none where the validations were not sampled."""
     rows = findings(comparison).validated
     if not rows:
@@ -80,7 +80,7 @@ def _validated_tables(comparison: Comparison) -> Iterator[Table]:
         yield from _seed_table(title, {name: one for name, one in less.items() if name != comparison.baseline})
 
 
-def _held_out_tables(comparison: Comparison) -> Iterator[Table]:
+def _held_out_tables(comparison: ComparisonResult) -> Iterator[Table]:
     """Make two tables for each metric and, with another engineer than the baseline, one of its differences by seed."""
     numbers = findings(comparison)
     groups = {one.agents: "all" if one.agents is None else f"{one.agents} agents" for one in numbers.rates}
