@@ -177,7 +177,7 @@ class Lake:
 
 
 def _check(instance: Instance, params: Params, distances: Array | None) -> None:
-    """Raises ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
+    """Raise ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
     axes = levels.check_shapes(instance)
     if axes:
         raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")

@@ -180,7 +180,7 @@ class LevelBank(Record):
 
     @staticmethod
     def build(instances: Instance, with_distances: bool = False) -> "LevelBank":
-        """Checks the instances ``[levels]`` and puts them on the default device.
+        """Check the instances ``[levels]`` and put them on the default device.
 
         Raises:
           ValueError: as ``validate``, or if there is no level.
@@ -244,7 +244,7 @@ def _faults(batch: Instance) -> list[tuple[Array, str]]:
 
 
 def _words(instance: Instance, entry: int) -> dict[str, Any]:
-    """The words of a fault of one instance: the entry is an agent or a cell."""
+    """Return the words for a fault of one instance; the entry is an agent or a cell."""
     side, agents = instance.max_size, instance.max_agents
     words: dict[str, Any] = {"size": instance.size, "count": instance.num_agents, "side": side, "agents": agents}
     words |= {"entry": entry, "cell": coordinate(entry, side)}

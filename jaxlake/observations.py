@@ -194,7 +194,7 @@ class _Window:
         return channels.reshape(agents, -1, width, width)
 
     def _steps_to_goal(self, state: State, obstacles: Array) -> jax.Array:
-        """The channel of that name, int16 ``[max_agents, cells]``, looked up where the windows are."""
+        """Return the channel ``steps_to_goal``, int16 ``[max_agents, cells]``, looked up where the windows are."""
         if state.distances is None:
             raise ValueError("a window with distances needs them: build the bank with distances, or hand them to reset")
         reach, here = np.arange(-self.radius, self.radius + 1, dtype=np.int32), state.positions[:, None]

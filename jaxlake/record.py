@@ -88,7 +88,7 @@ def vary_alike(tree: Any) -> Any:
 
 
 def _checked(index: Any, length: int, name: str) -> int | np.ndarray:
-    """The index as numpy takes it; an error for what JAX would clamp, or numpy read as another axis or a new one."""
+    """Return the index for numpy; raise for what JAX would clamp, or numpy would read as another axis or a new one."""
     wanted = np.asarray(index, int if isinstance(index, list) and not index else None)
     if isinstance(index, tuple) or wanted.dtype.kind not in ("iub" if wanted.ndim else "iu"):
         raise TypeError(f"{name}[{short_repr(index)}] must be a whole number, a slice or an array of them")

@@ -120,11 +120,11 @@ class CentralLake(environment.Environment[State, LakeParams]):
         return self._num_actions
 
     def action_space(self, params: LakeParams | None = None) -> spaces.Discrete:
-        """The joint actions; ``split_actions`` and ``join_actions`` translate."""
+        """Return the space of joint actions; ``split_actions`` and ``join_actions`` translate."""
         return spaces.Discrete(self._num_actions)
 
     def observation_space(self, params: LakeParams) -> spaces.Box:
-        """The box of observations, with their bounds; ValueError when they are not one array."""
+        """Return the box of observations with their bounds; ValueError when they are not one array."""
         seen, _ = jax.eval_shape(self.reset_env, seed_key(0), params)
         return spaces.Box(*box_of(self.lake, seen, self.num_agents))
 

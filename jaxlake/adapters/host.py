@@ -120,7 +120,7 @@ def pack(tree: Any) -> jax.Array:
 
 
 def _widest_first(leaves: Sequence[Any]) -> list[int]:
-    """The order of leaves in which each begins at a multiple of its width, as numpy wants it, without padding."""
+    """Return the order of leaves in which each begins at a multiple of its width without padding, as numpy wants it."""
     return sorted(range(len(leaves)), key=lambda index: -leaves[index].dtype.itemsize)
 
 

@@ -108,7 +108,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         return jnp.concatenate(everything, axis=1, dtype=jnp.float32)
 
     def world_state_size(self) -> int:
-        """The features of ``get_world_state``, as the wrappers of JaxMARL's MAPPO say it."""
+        """Return the number of features of ``get_world_state``; the wrappers of JaxMARL's MAPPO ask for it."""
         return self._world_state_size
 
     @property

@@ -87,7 +87,7 @@ class UnderspecifiedLake(UnderspecifiedEnv):
         return timestep.observation, state, timestep.shared_reward, state.done, info
 
     def action_space(self, params: EnvParams) -> spaces.Discrete:
-        """The joint actions, ``5 ** max_agents``."""
+        """Return the space of the ``5 ** max_agents`` joint actions."""
         return spaces.Discrete(self._num_actions)
 
 

@@ -86,7 +86,7 @@ def first_reachable(
 
 
 def _found(boards: Instance, lengths: np.ndarray, objective: Objective) -> Found:
-    """The boards with all that is known of their optima: lower bounds."""
+    """Return the boards with all that is known of their optima: lower bounds."""
     count, agents = lengths.shape
     total = np.sum if objective is Objective.SUM_OF_COSTS else np.max
     bounds = total(np.maximum(lengths, 0), axis=1).astype(np.int32)
@@ -140,7 +140,7 @@ def _random_block(
 
 
 def _parts(arrays: tuple[Array, ...]) -> tuple[jax.Array, ...]:
-    """A block in parts that are flooded one after another."""
+    """Split a block into parts that are flooded one after another."""
     return jax.tree.map(lambda array: jnp.asarray(array).reshape(-1, TOGETHER, *array.shape[1:]), arrays)
 
 

@@ -88,7 +88,7 @@ def fixed_fingerprints() -> frozenset[bytes]:
 
 @functools.partial(jax.jit, static_argnames="side")
 def _draw_numbers(key: Array, first: int, side: int) -> Numbers:
-    """A program for all families: it takes 4 s to compile, what a family makes of the numbers another one."""
+    """Draw the numbers of all families by one program: it compiles in 4 s, what a family makes of them in one more."""
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, first + jnp.arange(BLOCK, dtype=jnp.int32))
     return jax.vmap(lambda key: draw_numbers(key, side))(own)
 

@@ -22,7 +22,7 @@ The output's ending chooses its form, with the plan's paths: .txt, .svg or .png
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = command_parser("jaxlake.render", "Draws a board of a file, with its plan if it has one.", _EXAMPLE)
     parser.add_argument("boards", help="file of boards, .jsonl or .txt")
     parser.add_argument("--index", type=int, default=0, help="number of the board in the file (default: 0)")

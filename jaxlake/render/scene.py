@@ -182,7 +182,7 @@ def _star(centre: Point) -> Polygon:
 
 
 def _path(path: list[tuple[int, int]], goal: tuple[int, int], aside: float, colour: str) -> list[Shape]:
-    """A line through the cells, moved aside by the same amount down and right so that it stays parallel to others'."""
+    """Return a line through the cells, moved down and right by the same amount so that it stays parallel to others'."""
     stops = [here for here, before in zip(path, [None, *path], strict=False) if here != before]
     if len(stops) < 2:
         return []

@@ -198,7 +198,7 @@ def _alone(
     offsets = [down * size + right for down, right in _MOVES]
 
     def earlier(tables, may_rest, before, after):
-        """The tables a step before, with the written agents on the cells int16 ``[agents, lanes]``."""
+        """Return the tables a step before, with the written agents on the cells int16 ``[agents, lanes]``."""
         new_tables, new_rests = [], []
         blocked, crossed = ~free[:, :, None], [jnp.zeros((size, size, 1, lanes), bool)] * len(offsets)
         for fixed, (table, rest) in enumerate(zip(tables, may_rest, strict=True)):

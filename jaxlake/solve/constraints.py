@@ -257,7 +257,7 @@ def change(
 
 
 def forbidding(forbidden: Array, undone: tuple[jax.Array, ...], done: tuple[jax.Array, ...]) -> jax.Array:
-    """The table uint32 ``[agents, steps + 1, words, lanes]`` with one ``Change.forbidden`` taken back and one made."""
+    """Take back one ``Change.forbidden`` in the table uint32 ``[agents, steps + 1, words, lanes]`` and make another."""
     agents, length = forbidden.shape[:2]
     agent, time = jnp.arange(agents, dtype=jnp.int32)[:, None, None], jnp.arange(length, dtype=jnp.int32)[:, None]
 
@@ -269,7 +269,7 @@ def forbidding(forbidden: Array, undone: tuple[jax.Array, ...], done: tuple[jax.
 
 
 def fixing(fixed: Array, undone: tuple, done: tuple) -> Array:
-    """The table uint8 ``[agents, steps + 1, lanes]`` with one ``Change.fixed`` taken back and one made."""
+    """Take back one ``Change.fixed`` in the table uint8 ``[agents, steps + 1, lanes]`` and make another."""
     agents, length = fixed.shape[:2]
     agent, time = jnp.arange(agents, dtype=jnp.int32)[:, None, None], jnp.arange(length, dtype=jnp.int32)[:, None]
     for whose, when, _ in undone:
@@ -280,5 +280,5 @@ def fixing(fixed: Array, undone: tuple, done: tuple) -> Array:
 
 
 def child(split: Array, child: Array) -> jax.Array:
-    """The ``Branch`` of a child of a ``Split``, ``NONE`` after the last."""
+    """Return the ``Branch`` of a child of a ``Split``, ``NONE`` after the last."""
     return jnp.asarray(_BRANCHES.reshape(-1))[split * _BRANCHES.shape[1] + child]

@@ -97,7 +97,7 @@ def waits(solutions: Solution) -> np.ndarray:
 def without_waiting(
     instances: Instance, solutions: Solution, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> np.ndarray:
-    """The ``Status``, int32 ``[batch]`` or ``[]``, of looking for plans as cheap as the optimum without a wait.
+    """Look for plans as cheap as the optimum without a wait; return the ``Status``, int32 ``[batch]`` or ``[]``.
 
     Args:
       instances: ``[batch]``, or one without batch axes.
@@ -190,7 +190,7 @@ class _Task:
 
 
 def _solve_pairs(task: _Task, pending: np.ndarray) -> np.ndarray:
-    """Finds what each two agents cost alone together, and returns the indices of the instances not refuted by that."""
+    """Find what each two agents cost alone together, and return the indices of the instances not refuted by that."""
     if not len(pending):
         return pending
     agents = task.instances.max_agents
@@ -216,7 +216,7 @@ def _solve_pairs(task: _Task, pending: np.ndarray) -> np.ndarray:
 
 
 def _run(task: _Task, pending: np.ndarray, stage: _Stage) -> np.ndarray:
-    """Searches the pending instances, writes what is found, and returns the indices of those still undecided."""
+    """Search the pending instances, write the results, and return the indices of those still undecided."""
     if not len(pending):
         return pending
     any_board = np.zeros(stage.lanes, int)
@@ -232,7 +232,7 @@ def _run(task: _Task, pending: np.ndarray, stage: _Stage) -> np.ndarray:
 
 @runs_programs  # Settings of a thread are its own.
 def _queue(task: _Task, waiting: np.ndarray, stage: _Stage, search: Search) -> None:
-    """Searches the instances in a fixed number of lanes; a lane that is done takes the next one."""
+    """Search the instances in a fixed number of lanes; a lane that is done takes the next one."""
     search = _copy(search)
     held, done, started = np.full(stage.lanes, -1), np.ones(stage.lanes, bool), 0
     while True:
@@ -260,7 +260,7 @@ def _advance(task: _Task, stage: _Stage, search: Search, held: np.ndarray, renew
 
 
 def _exhaust(task: _Task, index: int) -> None:
-    """Searches all joint positions of one instance, and writes what is found over what the stages said."""
+    """Search all joint positions of one instance, and overwrite the verdict of the stages."""
     instance, bound = task.take(index)
     status, path = search_exhaustively(instance, int(bound), bool(task.may_wait), task.objective)
     if status is Status.UNSOLVABLE:
@@ -287,7 +287,7 @@ def _copy(search: Search) -> Search:
 
 
 def _in_batches(function: Callable[[np.ndarray], Any], indices: np.ndarray, lanes: int) -> Any:
-    """The function's results for the indices, in numpy; None for no index. Batches are filled up with index -1."""
+    """Return the function's results for the indices, in numpy; None for no index. Index -1 fills up batches."""
     if not len(indices):
         return None
     filled = np.concatenate([indices, np.full(-len(indices) % lanes, -1, indices.dtype)])
@@ -296,7 +296,7 @@ def _in_batches(function: Callable[[np.ndarray], Any], indices: np.ndarray, lane
 
 
 def _with_nobody(instances: Instance) -> Instance:
-    """The instances as numpy arrays, and behind them one without agents, which costs the search nothing."""
+    """Return the instances in numpy and behind them one without agents, which costs the search nothing."""
     nobody = np.full((1, instances.max_agents), ABSENT, np.int32)
     zero = np.zeros(1, np.int32)
     no_holes = np.zeros((1, instances.max_size**2), bool)

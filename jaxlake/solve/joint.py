@@ -109,7 +109,7 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
 
 
 def value(joint: JointValues, places: Array) -> jax.Array:
-    """The optimal cost-to-go, int32 ``[]``, of one instance's places int32 ``[agents]``; ``INFINITE`` for none."""
+    """Return the optimal cost-to-go, int32 ``[]``, of an instance's places int32 ``[agents]``, or ``INFINITE``."""
     return joint.values[tuple(jnp.moveaxis(jnp.asarray(places), -1, 0))].astype(jnp.int32)
 
 
@@ -200,7 +200,7 @@ def _with_parking(free: Array, goals: Array) -> jax.Array:
 
 
 def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Array:
-    """The least of the seeds that can be reached plus what the steps to them cost, ``[cells, ..., cells, lanes]``.
+    """Return the least of reachable seeds plus the cost of the steps to them, ``[cells, ..., cells, lanes]``.
 
     Bellman's equation, iterated over all joint positions at once until nothing changes.
 

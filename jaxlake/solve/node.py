@@ -97,7 +97,7 @@ class Node(Record):
 def begin(
     instances: Instance, cost_bound: Array, pair_costs: Array, steps: int, objective: Objective
 ) -> tuple[Problem, Node]:
-    """The lanes of instances before their first iteration; the arguments as in ``tree.advance``, and the horizon."""
+    """Return the lanes of instances before their first iteration; arguments as in ``tree.advance``, and the horizon."""
     max_size, agents, lanes = instances.max_size, instances.max_agents, instances.size.shape[0]
     words = num_words(max_size)
     free = pack(jnp.moveaxis(free_cells(instances), 0, -1))
@@ -176,7 +176,7 @@ def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple
 
 
 def total(arrivals: Array, objective: Objective) -> jax.Array:
-    """The cost int32 ``[lanes]`` of arrivals ``[agents, lanes]``."""
+    """Return the cost int32 ``[lanes]`` of arrivals ``[agents, lanes]``."""
     if objective is Objective.SUM_OF_COSTS:
         return jnp.sum(arrivals, axis=0, dtype=jnp.int32)
     return jnp.max(arrivals, axis=0)

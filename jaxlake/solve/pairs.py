@@ -162,7 +162,7 @@ def _problem(
 def _search(
     problem: _Problem, alone: Array, rest: Array, max_steps: int, objective: Objective, leave: Array
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """Searches until at most ``leave`` of the lanes, with the ``_distances``, are undecided.
+    """Search until at most ``leave`` of the lanes, with the ``_distances``, are undecided.
 
     Returns:
       bool ``[lanes]``, decided; and of those that are the status, cost, lower bound, steps searched, all ``[lanes]``,
@@ -181,7 +181,7 @@ def _search(
     packed = jnp.pad(packed, ((0, 0), (0, 0), (0, 1), (0, 0)), constant_values=_NO_CELL)
 
     def park(best: _Parking, times, sets) -> tuple[_Parking, jax.Array]:
-        """The best with the joint positions that were reached at three times; and how much was reached at the first."""
+        """Add the joint positions that were reached at three times; return also how much was reached at the first."""
         rows, boards, weight = reach.views(sets, problem.goals)
         bit = np.arange(size + 1).astype(rows.dtype)[:, None]
         last = [jnp.where((rows[:, row, None] >> bit) & 1 != 0, packed[1, row], _NO_CELL) for row in range(size)]
@@ -194,7 +194,7 @@ def _search(
         return best, weight
 
     def improve(best, time, agent, nearest):
-        """The best, given that the agent can park at that time with the other one ``nearest`` (packed) to its goal."""
+        """Return the best, given that the agent can park then with the other one ``nearest`` (packed) to its goal."""
         left = (nearest >> _CELL_BITS).astype(jnp.int32)
         key = 2 * (costs * time + left) + (time + left > max_steps)
         better = (nearest != _NO_CELL) & (key < best.key)

@@ -71,7 +71,7 @@ def advance(
     enough: Array,
     objective: Objective,
 ) -> Search:
-    """Starts some lanes anew and searches until few are left.
+    """Start some lanes anew and search until few are left.
 
     Args:
       search: state of all lanes; consumed.
@@ -275,7 +275,7 @@ def _decide(problem: Problem, node: Node, budget: Array, objective: Objective) -
 
 
 def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait: Array, max_size: int) -> Query:
-    """Moves of one agent per lane under the constraints, and the places of the others."""
+    """Return one agent's moves per lane under the constraints, and the places of the others."""
     agents, length, words, _ = node.forbidden.shape
     mine = jnp.arange(agents, dtype=jnp.int32)[:, None] == agent
     times = jnp.arange(length, dtype=jnp.int32)[:, None]
