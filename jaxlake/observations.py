@@ -39,7 +39,8 @@ def planes(state: State) -> jax.Array:
     number = np.arange(1, instance.max_agents + 1, dtype=number_dtype(instance.max_agents))
     board = (_obstacles(state)[None] & (np.arange(3) == OBSTACLES)[:, None]).astype(number.dtype)
     board = board.at[plane, both].set(np.stack([number, number]), mode="drop")
-    return board.reshape(3, side, side)
+    channels: jax.Array = board.reshape(3, side, side)
+    return channels
 
 
 def one_hot(state: State) -> jax.Array:

@@ -210,7 +210,8 @@ def _compact_array(cells: Array, side: int) -> jax.Array:
     """Return the cells of ``_compact`` in one array."""
     dtype = np.min_scalar_type(-max(side * side, len(cells)) - 1)
     nowhere = (ABSENT - np.arange(len(cells))).astype(dtype)
-    return jnp.where(cells == ABSENT, nowhere, cells.astype(dtype))
+    compact: jax.Array = jnp.where(cells == ABSENT, nowhere, cells.astype(dtype))
+    return compact
 
 
 def _target(cell: Array, action: Array, size: Array, side: int) -> Array:
@@ -247,7 +248,8 @@ def _bits(flags: Sequence[jax.Array] | jax.Array) -> jax.Array:
     """Return the set of the agents whose flag is True, as bits of the smallest integer with enough of them."""
     dtype = next(kind for kind in (np.uint8, np.uint16, np.uint32) if len(flags) <= np.iinfo(kind).bits)
     members = [jnp.where(flags[agent], np.array(1 << agent, dtype), np.array(0, dtype)) for agent in range(len(flags))]
-    return functools.reduce(operator.or_, members)
+    packed: jax.Array = functools.reduce(operator.or_, members)
+    return packed
 
 
 def _flags(bits: Array, agents: int) -> list[jax.Array]:

@@ -59,12 +59,14 @@ def verify(
         return _verdicts(instances, plans, optimum, objective)
     on_device = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(asked))
     instances, plans, optimum = (_padded_on_device if on_device else _padded)(asked, axes, room)
-    return _cut(_verdicts(instances, plans, optimum, objective), axes)
+    verdicts: Verdict = _cut(_verdicts(instances, plans, optimum, objective), axes)
+    return verdicts
 
 
 def _verdicts(instances: Instance, plans: Plan, optimum: Array, objective: Objective) -> Verdict:
     cells, goals = _staying(instances, plans)
-    return _judge(instances, plans, optimum, cells, goals, _costs(cells, goals), objective)
+    verdicts: Verdict = _judge(instances, plans, optimum, cells, goals, _costs(cells, goals), objective)
+    return verdicts
 
 
 def first_failure(checks: Array) -> jax.Array:
@@ -102,11 +104,13 @@ def _padded(asked: Asked, axes: tuple[int, ...], room: int) -> Asked:
         xp = jnp if isinstance(leaf, jax.Array) else np
         rest = np.shape(leaf)[len(axes) :]
         flat = xp.reshape(leaf, (math.prod(axes), *rest))
-        return xp.concatenate([flat, xp.zeros((room - len(flat), *rest), flat.dtype)])
+        longer: Array = xp.concatenate([flat, xp.zeros((room - len(flat), *rest), flat.dtype)])
+        return longer
 
     instances, plans, optimum = asked
     xp = jnp if isinstance(optimum, jax.Array) else np
-    return jax.tree.map(padded, (instances, plans, xp.broadcast_to(optimum, axes)))
+    filled: Asked = jax.tree.map(padded, (instances, plans, xp.broadcast_to(optimum, axes)))
+    return filled
 
 
 _padded_on_device = jax.jit(_padded, static_argnums=(1, 2))
@@ -115,7 +119,8 @@ _padded_on_device = jax.jit(_padded, static_argnums=(1, 2))
 @functools.partial(jax.jit, static_argnums=1)
 def _cut(verdicts: Verdict, axes: tuple[int, ...]) -> Verdict:
     """Invert ``_padded`` for the results. One program: a slice each would compile three."""
-    return jax.tree.map(lambda leaf: leaf[: math.prod(axes)].reshape(*axes, *leaf.shape[1:]), verdicts)
+    cut: Verdict = jax.tree.map(lambda leaf: leaf[: math.prod(axes)].reshape(*axes, *leaf.shape[1:]), verdicts)
+    return cut
 
 
 def _named(instances: Instance, plans: Plan) -> tuple[jax.Array, jax.Array]:

@@ -78,7 +78,7 @@ class Episode:
         return None if mode is None else _picture(jax.device_get(self.state), mode)
 
     def _unpacked(self, fetched: jax.Array) -> TimeStep:
-        timestep = self._layout.unpack(fetched)
+        timestep: TimeStep = self._layout.unpack(fetched)
         self.legal_actions = timestep.legal_actions
         return timestep
 
@@ -193,7 +193,10 @@ def _first(lake: Lake, leaves: tuple[tuple[tuple[int, ...], np.dtype], ...], tre
     """
     check_process()
     bank, params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
-    return jax.eval_shape(functools.partial(begin, lake), bank, jax.ShapeDtypeStruct((), np.int32), params)[1]
+    first: TimeStep = jax.eval_shape(functools.partial(begin, lake), bank, jax.ShapeDtypeStruct((), np.int32), params)[
+        1
+    ]
+    return first
 
 
 @functools.partial(jax.jit, static_argnames="lake")

@@ -53,7 +53,8 @@ def draw(key: Array, first: int, count: int, shape: Shape) -> Instance:
         draw_block(first=number, size=kind.size, num_agents=kind.num_agents, max_size=padded[0], max_agents=padded[1])
         for number in range(first, first + count, BLOCK)
     ]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+    drawn: Instance = jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+    return drawn
 
 
 def draw_family_block(
@@ -61,7 +62,10 @@ def draw_family_block(
 ) -> Instance:
     """Draw ``BLOCK`` boards of a family other than `random`, each from a key of its own, which may have no plan."""
     numbers = _draw_numbers(key, first, max_size)
-    return _lay_out(family, numbers, jnp.int32(size), jnp.int32(num_agents), jnp.float32(density), max_agents)
+    drawn: Instance = _lay_out(
+        family, numbers, jnp.int32(size), jnp.int32(num_agents), jnp.float32(density), max_agents
+    )
+    return drawn
 
 
 def fingerprints(instances: Instance) -> list[bytes]:

@@ -42,9 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(f"--index {options.index}: {options.boards} has the boards 0 to {len(entries) - 1}")
         entry = entries[options.index]
         instance, plan = files.from_record(entry), files.plan_of(entry)
-        if plan is None and options.animate:
+        if not options.animate:
+            content = _DRAWERS[suffix](instance, plan)
+        elif plan is None:
             raise ValueError(f"{options.boards}: board {options.index} has no plan; python -m jaxlake.solve finds one")
-        content = animate(instance, plan).encode() if options.animate else _DRAWERS[suffix](instance, plan)
+        else:
+            content = animate(instance, plan).encode()
         if options.output:
             files.write_whole(options.output, content)
     if not options.output:

@@ -34,7 +34,8 @@ def guarded(cells: Array, max_size: int) -> jax.Array:
 def unguarded(cells: np.ndarray, max_size: int) -> np.ndarray:
     """Invert ``guarded`` for cells on the board, int32, in numpy."""
     cells = cells.astype(np.int32)
-    return cells - cells // (max_size + 1)
+    unpadded: np.ndarray = cells - cells // (max_size + 1)
+    return unpadded
 
 
 def pack(board: Array) -> jax.Array:
@@ -51,7 +52,8 @@ def one_hot(cells: Array, words: int) -> jax.Array:
     cells = cells.astype(jnp.uint32)[..., None, :]
     word = jnp.arange(words, dtype=jnp.uint32)[:, None]
     here = (cells >> 5 == word) & (cells != NOWHERE)
-    return jnp.where(here, jnp.uint32(1) << (cells & 31), jnp.uint32(0))
+    sets: jax.Array = jnp.where(here, jnp.uint32(1) << (cells & 31), jnp.uint32(0))
+    return sets
 
 
 def shifted(board: Array, by: int) -> Array:
@@ -79,7 +81,8 @@ def is_single(board: Array) -> jax.Array:
         here = word != 0
         several = several | (some & here) | (word & (word - 1) != 0)
         some = some | here
-    return some & ~several
+    single: jax.Array = some & ~several
+    return single
 
 
 def lowest(board: Array) -> tuple[jax.Array, jax.Array]:

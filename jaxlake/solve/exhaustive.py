@@ -140,4 +140,5 @@ def _walk_back(parents: np.ndarray, start: int, end: int, weights: np.ndarray, c
         states.append(int(parents[states[-1]]))
     cells = cell[np.arange(len(cell)), np.array(states[::-1])[:, None] // weights % cell.shape[1]]
     # Who parks stays where it is, which takes no time; all other steps lead elsewhere.
-    return cells[np.append(True, np.any(cells[1:] != cells[:-1], axis=1))]
+    path: np.ndarray = cells[np.append(True, np.any(cells[1:] != cells[:-1], axis=1))]
+    return path

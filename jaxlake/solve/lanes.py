@@ -24,7 +24,7 @@ def materialize(on: Array, function: Callable[..., Any], *arguments: Any) -> Any
     """
     shapes = jax.eval_shape(function, *arguments)
 
-    def never(*_):
+    def never(*_: Any) -> Any:
         return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
 
     return jax.lax.cond(on, function, never, *arguments)
@@ -44,7 +44,7 @@ def put(rows: Array, index: Array, row: Array, where: Array) -> jax.Array:
     return jnp.where(here.reshape(rows.shape[0], *[1] * (rows.ndim - 2), -1), row, rows)
 
 
-def fold(combine, values: Array) -> jax.Array:
+def fold(combine: Callable[[Array, Array], jax.Array], values: Array) -> jax.Array:
     """Reduce the leading axis by halves; XLA's own reduction would not vectorise on a CPU."""
     while values.shape[0] > 1:
         half = values.shape[0] // 2

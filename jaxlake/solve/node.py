@@ -4,6 +4,7 @@ Everything is lane-minor, ``[..., lanes]``.
 """
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -161,7 +162,7 @@ def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple
     words = free.shape[0]
     goal = one_hot(goals, words)
 
-    def grow(carry):
+    def grow(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         time, reached, distance, _ = carry
         grown = materialize(time >= 0, lambda reached: reached | (spread(reached, max_size) & free), reached)
         distance = jnp.where((distance < 0) & ~is_empty(grown & goal), time + 1, distance)

@@ -133,10 +133,10 @@ def views(sets: Sequence[jax.Array], cells: Array) -> tuple[jax.Array, jax.Array
     row, column = jnp.divmod(cells[1], size)
     bit = jnp.where(row == np.arange(size, dtype=np.int32)[:, None], jnp.left_shift(1, column), 0).astype(word)
 
-    def some(parts):
+    def some(parts: Sequence[jax.Array]) -> jax.Array:
         return functools.reduce(jnp.bitwise_or, parts)
 
-    def block(array, number):
+    def block(array: jax.Array, number: int) -> jax.Array:
         return array[number * across : (number + 1) * across]
 
     kept = jnp.concatenate([some([block(part & first, at) for at in range(size)]) for part in boards])
@@ -206,7 +206,7 @@ def _entered(now: Array, shift: int, avoid: tuple[int, int]) -> jax.Array:
     per_row = (size + 1) * (size + 2)
     flat = now.reshape(-1, lanes)
 
-    def diagonal(near):
+    def diagonal(near: int) -> Array:
         # From one row of agent 0's cells to the next, the row of agent 1 moves on by one too.
         rows_on = {1: 0, -1: 0, size + 1: 1, -(size + 1): -1}[shift]
         start = (size + 2 + shift) * (size + 2) + rows_on + 1 + near
@@ -218,4 +218,5 @@ def _entered(now: Array, shift: int, avoid: tuple[int, int]) -> jax.Array:
     bit = np.where((column >= 0) & (column < size), np.left_shift(1, np.maximum(column, 0)), 0)
     bit = bit.astype(now.dtype)[:, None]
     some = [source for offset, source in sources.items() if offset != avoid]
-    return (some[0] | some[1] | some[2]) & bit
+    entered: jax.Array = (some[0] | some[1] | some[2]) & bit
+    return entered
