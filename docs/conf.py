@@ -1,7 +1,7 @@
 """Builds the documentation as a site: ``python -m sphinx -W -n --keep-going -b html docs docs/_build``.
 
 The pages are plain Markdown that GitHub shows as well; what a site needs beyond it is here. Uses no network, and needs
-the extras ``docs``, ``train`` and ``adapters``, as the reference is read from the imported modules.
+the group ``docs``, as the reference is read from the imported modules.
 """
 
 import enum
