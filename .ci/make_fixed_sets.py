@@ -250,13 +250,13 @@ def _columns(found: Found, subset: np.ndarray, recipe: Recipe) -> dict[str, Any]
 
 
 def pack(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays that are stored, from columns ``[n, ...]`` named as in ``_FIELDS``, holes as bool ``[n, cells]``."""
+    """Return the stored arrays from columns ``[n, ...]`` named as in ``_FIELDS``, holes as bool ``[n, cells]``."""
     packed = {**columns, "holes": np.packbits(columns["holes"], axis=1)}
     return {name: np.ascontiguousarray(packed[name], dtype) for name, dtype in _FIELDS.items() if name in packed}
 
 
 def store(sets: Mapping[str, tuple[dict[str, np.ndarray], dict[str, Any]]], folder: Path) -> None:
-    """Writes sets, each given as ``(arrays of pack, account)``, and their manifest into a folder."""
+    """Write sets, each given as ``(arrays of pack, account)``, and their manifest into a folder."""
     manifest = {}
     for name, (arrays, account) in sets.items():
         fields: dict[str, Any] = arrays  # not of arrays alone: NumPy 2.1 has an option among the names of the fields

@@ -72,7 +72,7 @@ FOUR = Case("8x8, 4 agents", (8,), (4,))
 
 
 def seen(case: Case, radius: int) -> Case:
-    """The same boards, seen through windows."""
+    """Return the same boards, seen through windows."""
     return dataclasses.replace(case, observe=observations.window(radius))
 
 
@@ -138,7 +138,7 @@ def main() -> None:
 
 
 def measure(case: Case, repeats: int) -> list[dict]:
-    """Prints a case's line and returns its rows; the bytes and what resets cost are judged where planes are seen."""
+    """Print a case's line and return its rows; the bytes and what resets cost are judged where planes are seen."""
     planes = case.observe is observations.planes and case not in LARGE
     ours, bare = Ours(case, AutoResetMode.SAME_STEP), Ours(case, AutoResetMode.OFF) if planes else None
     writing = writes_alone(ours.observation)
@@ -162,7 +162,7 @@ def measure(case: Case, repeats: int) -> list[dict]:
 
 
 def agent_cost(repeats: int) -> list[dict]:
-    """What a step costs an agent of 64 on 64x64, over what it costs one of four on 8x8, both with the same window."""
+    """Return what a step costs an agent of 64 on 64x64, over the cost of one of four on 8x8, with the same window."""
     many, few = (Ours(case, AutoResetMode.SAME_STEP) for case in (LARGE[3], seen(FOUR, 5)))
     rates = [(64 * many.rate(), 4 * few.rate()) for _ in range(repeats)]
     cost = statistics.median(theirs / mine for mine, theirs in rates)
@@ -225,7 +225,7 @@ class Ours:
 
 
 def writes_alone(observation: jax.Array) -> Callable[[], float]:
-    """The rate at which an array of the observation's bytes is read and written, as one long line of int8."""
+    """Return the rate at which an array of the observation's bytes is read and written, as one long line of int8."""
     line = jnp.zeros(observation.nbytes, jnp.int8)
     program = jax.jit(lambda x: jax.lax.fori_loop(0, STEPS, lambda _, y: y + 1, x))
     jax.block_until_ready(program(line))
@@ -239,7 +239,7 @@ def writes_alone(observation: jax.Array) -> Callable[[], float]:
 
 
 def random_levels(case: Case) -> Instance:
-    """A level for each environment, 15 % holes; not all can be solved, which random play does not notice."""
+    """Return a level for each environment, 15 % holes; not all can be solved, which random play does not notice."""
     count, side, slots = case.batch, max(case.sizes), max(case.agents)
     rng = np.random.default_rng(0)
     size = rng.choice(case.sizes, count).astype(np.int32)

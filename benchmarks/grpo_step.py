@@ -182,14 +182,14 @@ class Ours:
         """Nothing: no step here is the best, or the last."""
 
     def host_share(self) -> Share:
-        """What the host took of the steps, the first left out."""
+        """Return what the host took of the steps, the first left out."""
         host, whole = zip(*((step["host"], step["all"]) for step in self.seconds[1:]), strict=True)
         found = row("host share of our step", host, whole, MOST_HOST)
         return Share(**{field.name: getattr(found, field.name) for field in dataclasses.fields(found)})
 
 
 def write_model(folder: Path) -> None:
-    """A random model of the tiny shape that ends an answer with each 32nd token of its vocabulary."""
+    """Write a random model of the tiny shape that ends an answer with each 32nd token of its vocabulary."""
     # The peer turns its heads by a base of 1e6 whatever the config says (tunix 0.1.7).
     shape = dataclasses.replace(presets.shape_of("tiny"), rope_theta=1e6)
     _, parameters = create(shape, jax.random.key(0), make_mesh(fsdp=1, tp=1))
@@ -200,7 +200,7 @@ def write_model(folder: Path) -> None:
 
 
 def peer_settings(policy: Policy) -> dict[str, object]:
-    """What the peer must have as we do, and its micro-batches."""
+    """Return what the peer must have as we do, and its micro-batches."""
     config = policy.config
     return {
         "prompts": PROMPTS,

@@ -174,7 +174,7 @@ class Watcher(threading.Thread):
             file.write(json.dumps(dataclasses.asdict(moment)) + "\n")
 
     def _kinds(self) -> set[str]:
-        """What goes on: of the main thread one thing, and a save beside it."""
+        """Return what goes on: one thing in the main thread, and a save beside it."""
         doing = set(self._doing[-1:])
         return doing | {SAVING} if doing and self._saving() else doing
 
@@ -195,7 +195,7 @@ class Watcher(threading.Thread):
 
 
 def write_micro(folder: Path, credit: str, student: str = "policy") -> None:
-    """A configuration of seconds of this student, `micro.yaml`, and the shape it names; a policy with this credit."""
+    """Write this student's configuration of seconds, `micro.yaml`, and its shape; a policy gets this credit."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "shape.json").write_text(json.dumps(SHAPE), encoding="utf-8")
     settings = MICRO.replace("CREDIT", credit).replace("REWARD", REWARDS[credit])
@@ -207,7 +207,7 @@ def write_micro(folder: Path, credit: str, student: str = "policy") -> None:
 
 
 def go(folder: Path, run: str, log: Path, target: Moment | None = None, number: int = signal.SIGKILL) -> Disturbance:
-    """The command on a run, watched, to its end."""
+    """Run the command on a run, watched, to its end."""
     environment = os.environ | {
         # Nearly all the time of such a run is compilation: so without XLA's optimizations, and once for all runs.
         "XLA_FLAGS": "--xla_backend_optimization_level=0",
@@ -250,12 +250,12 @@ def draw(trace: list[Moment], kinds: tuple[str, ...], count: int, rng: random.Ra
 
 
 def read(log: Path) -> list[Moment]:
-    """The moments in a log."""
+    """Read the moments in a log."""
     return [Moment(**json.loads(line)) for line in log.read_text(encoding="utf-8").splitlines()] if log.exists() else []
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """What is not bit for bit the same in two runs: files by name, arrays and progress of the last checkpoint."""
+    """Return what differs by a bit in two runs: files by name, arrays and progress of the last checkpoint."""
     names = sorted({str(f.relative_to(run)) for run in (one, other) for p in COMPARED for f in run.glob(p)})
     found = [name for name in names if not _same(one / name, other / name)]
     saved = [_last_record(run) for run in (one, other)]
@@ -272,7 +272,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _last_record(run: Path) -> dict:
-    """The record of the last checkpoint: sums of every array, and the progress without the length of the timings."""
+    """Return the last checkpoint's record: sums of every array, and the progress without the timings' length."""
     last = max((run / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
     record = json.loads((last / "progress" / "metadata").read_text(encoding="utf-8"))["record"]
     del record["progress"]["log_bytes"]["timings.jsonl"]
@@ -296,11 +296,12 @@ def kill(folder: Path, one: str, other: str, kinds: tuple[str, ...], count: int,
         if start.code not in (0, -signal.SIGKILL) or "damaged (" in start.output:
             raise SystemExit(f"run {other}: exit code {start.code}\n{start.output}")
         if start.code == 0:  # the last one; or the moment never came
-            return found
+            break
+    return found
 
 
 def main() -> int:
-    """Returns 1 where anything differs."""
+    """Return 1 where anything differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a moment of each student")
     parser.add_argument("--student", choices=("policy", *ENGINEERS), default="policy", help="(default: policy)")
@@ -347,7 +348,7 @@ def disturb(folder: Path, student: str, options: argparse.Namespace) -> tuple[in
 
 
 def watched(spec: str, arguments: list[str]) -> int:
-    """The command, in this process, with a watcher beside it."""
+    """Run the command in this process, with a watcher beside it."""
     values, doing = json.loads(spec), []
     for (place, name), kind in KINDS.items():
         owner = pkgutil.resolve_name(place)
@@ -358,7 +359,7 @@ def watched(spec: str, arguments: list[str]) -> int:
 
 
 def noted(function: Callable, kind: str, doing: list[str]) -> Callable:
-    """The function; while it runs, `kind` is the last of `doing`."""
+    """Wrap the function; while it runs, `kind` is the last of `doing`."""
 
     @functools.wraps(function)
     def run(*arguments, **named):

@@ -105,7 +105,7 @@ def cut(state: State) -> tuple[jax.Array, jax.Array]:
 
 
 def play_lab(parameters: Parameters, test: Dataset) -> dict:
-    """The row of the lab's network, which plays by the default rules: whoever would collide stays."""
+    """Return the row of the lab's network, which plays by the default rules: whoever would collide stays."""
     lake = Lake(observe=cut)
 
     @jax.jit

@@ -152,7 +152,7 @@ QUICK = Variant("quick", "rate", SHORT, Warm("quick", SHORT_WARM), steps=3, prom
 
 
 def target(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """An engineer: an equal share of all kinds, with the mean hole ratio and the waits of the validation."""
+    """Design as an engineer: an equal share of all kinds, with the validation's mean hole ratio and waits."""
     return LakeConfig.uniform(history[-1].config.kinds, hole=0.3, wait=0.25)
 
 

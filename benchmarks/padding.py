@@ -111,7 +111,7 @@ def update_work(config: DecoderConfig, steps: list[Lengths]) -> tuple[float, flo
 
 
 def plan(prompts: np.ndarray, answers: np.ndarray) -> list[Any]:
-    """The micro-batches of a step."""
+    """Return the micro-batches of a step."""
     written = np.zeros((len(answers), ROOM), np.int32)
     sequences = join([[0] * p for p in prompts], PROMPT_ROOM, written, np.arange(ROOM) < answers[:, None])
     return update_module.micro_batches(sequences, np.arange(len(answers)), MICRO_BATCH, MESH)
@@ -206,7 +206,7 @@ Sides = tuple[Callable[[], dict[str, float]], Callable[[], dict[str, float]], di
 
 
 def clock_update(rng: np.random.Generator) -> Sides:
-    """An update of ours beside one with every answer padded, in tokens that exist a second."""
+    """Time our update beside one with every answer padded, in tokens that exist a second."""
     config, scale = presets.shape_of("tiny"), SHORTER[0]
     room = ROOM // scale
     graph, parameters = create(config, jax.random.key(0), MESH)
@@ -235,7 +235,7 @@ def clock_update(rng: np.random.Generator) -> Sides:
 
 
 def clock_decode() -> Sides:
-    """The same answers with much room and with enough, in tokens a second."""
+    """Time the same answers with much room and with enough, in tokens a second."""
     config, scale = presets.shape_of("tiny"), SHORTER[1]
     graph, parameters = create(config, jax.random.key(0), MESH)
     parameters = for_rollout(parameters, config.dtype, MESH)

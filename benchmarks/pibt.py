@@ -84,7 +84,7 @@ def planned(boards: Instance, orders: int) -> tuple[np.ndarray, np.ndarray, floa
 
 
 def peer(name: str, boards: Instance) -> tuple[np.ndarray, np.ndarray, float]:
-    """The same of a planner of w9-pathfinding."""
+    """Time a planner of w9-pathfinding likewise."""
     from w9_pathfinding import mapf
     from w9_pathfinding.envs import Grid
 

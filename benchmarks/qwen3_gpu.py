@@ -132,13 +132,13 @@ def cases(quick: bool, memory: int) -> list[Case]:
 
 
 def alone(function: Callable, *arguments: object) -> dict:
-    """Calls `function` in a process of its own, so that this one never holds the device."""
+    """Call `function` in a process of its own, so that this one never holds the device."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def describe() -> dict:
-    """What is here, and the bytes and operations a second that a plain copy and a plain product reach on it."""
+    """Describe the device, and the bytes and operations a second that a plain copy and a plain product reach on it."""
     device = jax.devices()[0]
     return {
         "platform": device.platform,

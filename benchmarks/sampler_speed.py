@@ -100,7 +100,7 @@ def main() -> None:
 
 
 def check(ours: dict, theirs: dict, stop_ids: tuple[int, ...]) -> None:
-    """Raises AssertionError unless both wrote the same greedy answers; theirs come without the stop."""
+    """Raise AssertionError unless both wrote the same greedy answers; theirs come without the stop."""
     mine = [[token for token in row if token not in stop_ids] for row in ours["tokens"]]
     if mine != theirs["tokens"] or ours["lengths"] != theirs["lengths"]:
         raise AssertionError("not the same greedy answers")

@@ -151,7 +151,7 @@ class Peer:
             self.pipes.append(ours)
 
     def prepare(self, instances: Instance) -> tuple[str, int]:
-        """Builds the grids, and returns the faster variant and how many boards fit into a round with it."""
+        """Build the grids, and return the faster variant and how many boards fit into a round with it."""
         cases = as_lists(instances)
         self.load(cases[:PROBE])
         taken = {variant: self.run(variant)[0] for variant in ("disjoint", "plain")}
@@ -195,7 +195,7 @@ def as_lists(instances: Instance) -> list[Paths]:
 
 
 def serve(pipe: Connection) -> None:
-    """A process of the peer: boards come as a list, a variant asks for their costs, None ends it."""
+    """Serve as a process of the peer: boards come as a list, a variant asks for their costs, None ends it."""
     from w9_pathfinding.envs import Grid
     from w9_pathfinding.mapf import CBS
 
@@ -218,7 +218,7 @@ def cost(search, starts: list[tuple[int, int]], goals: list[tuple[int, int]], di
 
 
 def last_arrival(path: list[tuple[int, int]]) -> int:
-    """Steps until a path reaches its last cell for good."""
+    """Count the steps until a path reaches its last cell for good."""
     length = len(path)
     while length > 1 and path[length - 2] == path[-1]:
         length -= 1

@@ -45,7 +45,7 @@ PIECES = ("(", "[", "1", " ", "0:", "0:\n", "0:(0,0)\n", "0:x\n", "0:(0,0),1:", 
 
 
 def main() -> None:
-    """Runs the command line."""
+    """Run the command line."""
     options = read_options(__doc__, quick="fewer answers and rounds")
     count, rounds = (300, 3) if options.quick else (2000, 9)
     rng = random.Random(0)
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def walk(rng: random.Random) -> tuple[list[tuple[int, int]], list[str]]:
-    """A path of 10 to 20 cells on a 10 x 10 board, and its moves."""
+    """Draw a path of 10 to 20 cells on a 10 x 10 board, and its moves."""
     cells, moves = [(rng.randrange(10), rng.randrange(10))], []
     for _ in range(rng.randint(9, 19)):
         row, column = cells[-1]
@@ -82,7 +82,7 @@ def walk(rng: random.Random) -> tuple[list[tuple[int, int]], list[str]]:
 
 
 def one_by_one(texts: list[str], starts: list[list[int]] | None) -> None:
-    """Reads each text on its own."""
+    """Read each text on its own."""
     for index, text in enumerate(texts):
         parse(text, starts=None if starts is None else starts[index], **LIMITS)
 
@@ -98,7 +98,7 @@ def best(work: Callable[[], object], rounds: int) -> float:
 
 
 def row(name: str, ours: float, target: float, unit: str) -> dict[str, object]:
-    """A line of the table."""
+    """Return a line of the table."""
     return {
         "name": name,
         "ours": ours,

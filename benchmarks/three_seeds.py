@@ -88,7 +88,7 @@ def compare(run: Path, seed: int, seconds: float) -> list[dict]:
 
 
 def share(evidence: Evidence, way: str) -> tuple[float, float]:
-    """Valid share, and its standard error over boards."""
+    """Return the valid share, and its standard error over boards."""
     if way == "sampled":
         return evidence.sampled_valid, evidence.sampled_se
     p = evidence.valid / evidence.n

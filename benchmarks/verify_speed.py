@@ -76,7 +76,7 @@ def main() -> None:
 
 
 def random_walks(rng: np.random.Generator, count: int) -> tuple[Instance, Plan]:
-    """Valid plans: agents step into cells free before and after the step, or stay; goals are where they end."""
+    """Draw valid plans: agents step into cells free before and after the step, or stay; goals are where they end."""
     order = rng.random((count, MAX_SIZE**2)).argsort(axis=1).astype(np.int32)
     holes = np.zeros((count, MAX_SIZE**2), bool)
     np.put_along_axis(holes, order[:, :HOLES], True, axis=1)
@@ -140,7 +140,7 @@ def check_all(_: int) -> int:
 
 
 def check(paths: list[list[int]], starts: list[int], goals: list[int], holes: set[int]) -> int | None:
-    """The sum of costs of a plan whose paths have one length, or None for a plan that breaks a rule."""
+    """Return the sum of costs of a plan whose paths have one length, or None for a plan that breaks a rule."""
     agents, steps = range(len(paths)), len(paths[0])
     for path, start, goal in zip(paths, starts, goals, strict=True):
         if path[0] != start or path[-1] != goal:

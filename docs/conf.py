@@ -1,7 +1,7 @@
 """Builds the documentation as a site: ``python -m sphinx -W -n --keep-going -b html docs docs/_build``.
 
 The pages are plain Markdown that GitHub shows as well; what a site needs beyond it is here. Uses no network, and needs
-the extras ``docs``, ``train`` and ``adapters``, as the reference is read from the imported modules.
+the group ``docs``, as the reference is read from the imported modules.
 """
 
 import enum
@@ -98,7 +98,7 @@ LINK = re.compile(r"(?<=\]\()([^)\s:#]+)(#[^)\s]*)?(?=\))")
 
 
 def link_to_site_or_repository(app, docname, source):
-    """A relative link works on GitHub; here one to a file that is no page of the site leads there."""
+    """Lead a relative link, which works on GitHub, there if its file is no page of the site."""
     page = Path(app.env.doc2path(docname))
     if ROOT / page.relative_to(DOCS) in COPIED:
         page = ROOT / page.relative_to(DOCS)
@@ -175,13 +175,13 @@ def cells(field, schema):
 
 
 def allowed(field, schema):
-    """What a value must be, in Markdown: ``int ≥ 3, ≤ 10``, or its words."""
+    """Return what a value must be, in Markdown: ``int ≥ 3, ≤ 10``, or its words."""
     words = ", ".join(f"`{word}`" for word in config.words(field.annotation))
     return f"{'list of ' * (schema.get('type') == 'array')}{words}" if words else bounded(schema)
 
 
 def bounded(schema):
-    """What a JSON schema says of a value."""
+    """Return what a JSON schema says of a value."""
     if "anyOf" in schema:
         return " or ".join(map(bounded, schema["anyOf"]))
     kind = schema.get("type", "any")

@@ -75,7 +75,7 @@ class LakeConfig:
 
     @staticmethod
     def uniform(kinds: Sequence[Kind | str | int], hole: float, wait: float) -> "LakeConfig":
-        """The same share of data and the same ratios for every kind."""
+        """Return a config with the same share of data and the same ratios for every kind."""
         kinds = _sequence("kinds", kinds)
         count = max(len(kinds), 1)
         return LakeConfig(kinds, (1 / count,) * count, (hole,) * count, (wait,) * count)
@@ -105,7 +105,7 @@ class LakeConfig:
 
     @staticmethod
     def from_dict(entries: Mapping[str, Mapping[str, float]]) -> "LakeConfig":
-        """The inverse of ``to_dict``, whose sizes YAML reads as numbers; ValueError for anything else."""
+        """Invert ``to_dict``, whose sizes YAML reads as numbers; ValueError for anything else."""
         if not (isinstance(entries, Mapping) and all(isinstance(key, (str, int)) for key in entries)):
             raise ValueError(f"config = {entries!r} must be a mapping from kinds of boards to {', '.join(FIELDS)}")
         for kind, entry in entries.items():
@@ -118,7 +118,7 @@ class LakeConfig:
 
 
 def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, tuple[str, ...]]:
-    """Moves a proposal onto the legal space; idempotent, and a legal config stays exactly as it is.
+    """Move a proposal onto the legal space; idempotent, and a legal config stays exactly as it is.
 
     The paper names the projection and not its rule; the rule is ours. A value that is missing or not a finite number is
     the previous round's, and so is a kind that is missing, but for its data: it has none if one of the others is given

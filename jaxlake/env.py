@@ -99,7 +99,8 @@ class Lake:
         info = _info(state, none, none, nobody, nobody)
         time_step = self._time_step(state, jnp.zeros_like(state.positions, jnp.float32), info)
         # Each array its own, so that whoever donates one of the two keeps the other, and the level.
-        return jax.tree.map(jnp.copy, (state, time_step))
+        copies: tuple[State, TimeStep] = jax.tree.map(jnp.copy, (state, time_step))
+        return copies
 
     def step(self, state: State, actions: Array, key: Array | None = None) -> tuple[State, TimeStep]:
         """Play one step; after the end of the episode nothing changes and nothing is rewarded.
@@ -177,7 +178,7 @@ class Lake:
 
 
 def _check(instance: Instance, params: Params, distances: Array | None) -> None:
-    """Raises ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
+    """Raise ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
     axes = levels.check_shapes(instance)
     if axes:
         raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")

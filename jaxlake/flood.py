@@ -60,7 +60,8 @@ def steps(free: Array, starts: Array, goals: Array) -> jax.Array:
         return before + 1 - there(reached)
 
     reached, before, _ = _flood(free, starts, count, jnp.zeros_like(goals, jnp.int32))
-    return jnp.where((there(reached) == 1) & (goals >= 0), before, ABSENT)
+    steps_before: jax.Array = jnp.where((there(reached) == 1) & (goals >= 0), before, ABSENT)
+    return steps_before
 
 
 @jax.jit
@@ -74,7 +75,8 @@ def shortest_paths(instances: Instance) -> jax.Array:
     index = jnp.minimum(jnp.arange(-(-count // together) * together), count - 1).reshape(-1, together)
     arrays = (pack(free_cells(instances)), jnp.asarray(instances.starts), jnp.asarray(instances.goals))
     parts = jax.tree.map(lambda array: array[index], arrays)
-    return jax.lax.map(lambda part: steps(*part), parts).reshape(-1, agents)[:count]
+    distances: jax.Array = jax.lax.map(lambda part: steps(*part), parts).reshape(-1, agents)[:count]
+    return distances
 
 
 @jax.jit
@@ -107,7 +109,8 @@ def steps_to_goals(instances: Instance) -> jax.Array:
     fields = jnp.where((reached[..., None] >> bit) & 1, number.astype(jnp.int16), np.int16(ABSENT))
     boards, rows, words, agents, _ = fields.shape
     fields = fields.transpose(0, 3, 1, 2, 4).reshape(boards, agents, rows, words * _WORD)
-    return fields[..., :side].reshape(boards, agents, rows * side)
+    distances: jax.Array = fields[..., :side].reshape(boards, agents, rows * side)
+    return distances
 
 
 def _flood(
@@ -140,7 +143,8 @@ def _flood(
         return grown, state, time, jnp.any(grown != carry[0]) & (time < (1 << _PLANES) - _STEPS)
 
     begin = vary_alike((first, state, jnp.int32(1), jnp.bool_(True)))
-    return jax.lax.while_loop(lambda carry: carry[3], grow, begin)[:3]
+    flooded: tuple[jax.Array, Any, jax.Array] = jax.lax.while_loop(lambda carry: carry[3], grow, begin)[:3]
+    return flooded
 
 
 def _place(cells: Array, rows: int) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -84,7 +84,8 @@ def stack(instances: Sequence[Instance]) -> Instance:
     max_size = max(instance.max_size for instance in instances)
     max_agents = max(instance.max_agents for instance in instances)
     padded = [pad(instance, max_size, max_agents) for instance in instances]
-    return jax.tree.map(lambda *parts: np.stack(parts), *padded)
+    stacked: Instance = jax.tree.map(lambda *parts: np.stack(parts), *padded)
+    return stacked
 
 
 def validate(instance: Instance) -> None:
@@ -161,7 +162,8 @@ def distance_fields(instances: Instance) -> jax.Array:
             f"instances with batch axes {axes} and max_size {instances.max_size}: distance_fields takes one batch axis "
             f"at most and boards up to {LARGEST_SIDE}"
         )
-    fields = steps_to_goals(instances if axes else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], instances))
+    batch = instances if axes else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], instances)
+    fields: jax.Array = steps_to_goals(batch)
     return fields if axes else fields[0]
 
 
@@ -180,7 +182,7 @@ class LevelBank(Record):
 
     @staticmethod
     def build(instances: Instance, with_distances: bool = False) -> "LevelBank":
-        """Checks the instances ``[levels]`` and puts them on the default device.
+        """Check the instances ``[levels]`` and put them on the default device.
 
         Raises:
           ValueError: as ``validate``, or if there is no level.
@@ -244,7 +246,7 @@ def _faults(batch: Instance) -> list[tuple[Array, str]]:
 
 
 def _words(instance: Instance, entry: int) -> dict[str, Any]:
-    """The words of a fault of one instance: the entry is an agent or a cell."""
+    """Return the words for a fault of one instance; the entry is an agent or a cell."""
     side, agents = instance.max_size, instance.max_agents
     words: dict[str, Any] = {"size": instance.size, "count": instance.num_agents, "side": side, "agents": agents}
     words |= {"entry": entry, "cell": coordinate(entry, side)}

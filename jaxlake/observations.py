@@ -39,7 +39,8 @@ def planes(state: State) -> jax.Array:
     number = np.arange(1, instance.max_agents + 1, dtype=number_dtype(instance.max_agents))
     board = (_obstacles(state)[None] & (np.arange(3) == OBSTACLES)[:, None]).astype(number.dtype)
     board = board.at[plane, both].set(np.stack([number, number]), mode="drop")
-    return board.reshape(3, side, side)
+    channels: jax.Array = board.reshape(3, side, side)
+    return channels
 
 
 def one_hot(state: State) -> jax.Array:
@@ -194,7 +195,7 @@ class _Window:
         return channels.reshape(agents, -1, width, width)
 
     def _steps_to_goal(self, state: State, obstacles: Array) -> jax.Array:
-        """The channel of that name, int16 ``[max_agents, cells]``, looked up where the windows are."""
+        """Return the channel ``steps_to_goal``, int16 ``[max_agents, cells]``, looked up where the windows are."""
         if state.distances is None:
             raise ValueError("a window with distances needs them: build the bank with distances, or hand them to reset")
         reach, here = np.arange(-self.radius, self.radius + 1, dtype=np.int32), state.positions[:, None]

@@ -131,7 +131,8 @@ def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 5
         keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(jnp.asarray(numbers, jnp.int32))
         part = _planned(boards, keys, orders, max_steps)
         parts.append(jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: count - first], part))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    joined: Plan = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    return joined
 
 
 @functools.partial(jax.jit, static_argnames=("orders", "max_steps"))
@@ -159,7 +160,8 @@ def _planned(instances: Instance, keys: Array, orders: int, max_steps: int) -> P
         return paths, positions, next_priorities(priorities, arrived), arrivals, time + 1
 
     def goes_on(state: tuple[Any, Any, Any, Any, Any]) -> jax.Array:
-        return (state[4] <= max_steps) & jnp.any(state[1] != goals)
+        unfinished: jax.Array = (state[4] <= max_steps) & jnp.any(state[1] != goals)
+        return unfinished
 
     starts = jnp.broadcast_to(instances.starts[:, None], (boards, orders, agents))
     paths = jnp.full((max_steps + 1, *starts.shape), ABSENT, jnp.int32).at[0].set(starts)

@@ -85,7 +85,8 @@ def _read_yaml(path: PathLike) -> dict[str, Any]:
                 if str(key.value) in seen:
                     raise yaml.MarkedYAMLError(problem=f"{key.value!r} is there twice", problem_mark=key.start_mark)
                 seen.add(str(key.value))
-            return super().construct_mapping(node, deep)
+            mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+            return mapping
 
     try:
         content = yaml.load(Path(path).read_text(encoding="utf-8-sig"), Loader)

@@ -39,15 +39,18 @@ class Record:
         lengths = {shape[0] for shape in shapes}
         if len(lengths) != 1:
             raise TypeError(f"the arrays of this {type(self).__name__} differ in their first axes: {sorted(lengths)}")
-        return lengths.pop()
+        length: int = lengths.pop()
+        return length
 
     def __getitem__(self, index: int | slice | Sequence[int] | Array) -> Self:
         length = len(self)
         if isinstance(index, jax.core.Tracer):
-            return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self)
+            traced: Self = jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], self)
+            return traced
         if not isinstance(index, slice):
             index = _checked(index, length, type(self).__name__)
-        return jax.tree.map(lambda leaf: leaf[index], self)
+        taken: Self = jax.tree.map(lambda leaf: leaf[index], self)
+        return taken
 
     def __iter__(self) -> Iterator[Self]:
         return (self[index] for index in range(len(self)))
@@ -65,7 +68,7 @@ def record(cls: type[Class]) -> type[Class]:
 
     What ``jax.export`` serializes may take and return it: a file has it under the names of its module and class.
     """
-    made = chex.dataclass(frozen=True, kw_only=True, mappable_dataclass=False)(cls)
+    made: type[Class] = chex.dataclass(frozen=True, kw_only=True, mappable_dataclass=False)(cls)
     with contextlib.suppress(ValueError):  # A module that is loaded again: its first classes keep their names.
         export.register_pytree_node_serialization(
             made,
@@ -88,7 +91,7 @@ def vary_alike(tree: Any) -> Any:
 
 
 def _checked(index: Any, length: int, name: str) -> int | np.ndarray:
-    """The index as numpy takes it; an error for what JAX would clamp, or numpy read as another axis or a new one."""
+    """Return the index for numpy; raise for what JAX would clamp, or numpy would read as another axis or a new one."""
     wanted = np.asarray(index, int if isinstance(index, list) and not index else None)
     if isinstance(index, tuple) or wanted.dtype.kind not in ("iub" if wanted.ndim else "iu"):
         raise TypeError(f"{name}[{short_repr(index)}] must be a whole number, a slice or an array of them")

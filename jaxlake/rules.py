@@ -64,7 +64,7 @@ class Outcome(Record):
 
 
 def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, conflicts: ConflictRule) -> Outcome:
-    """Moves all agents at once; no batch axes.
+    """Move all agents at once; no batch axes.
 
     A move off the board, or into a hole that is ``IMPASSABLE``, wants the agent's own cell.
 
@@ -197,7 +197,7 @@ def legal_actions(instance: Instance, positions: Array, holes: HoleRule) -> jax.
 
 
 def _compact(cells: Array, side: int) -> list[jax.Array]:
-    """The agents' cells in the smallest dtype that holds one; absent agents get a negative cell of their own each."""
+    """Return the agents' cells in the smallest dtype that holds one; each absent agent gets its own negative cell."""
     # int8 where it can be: 58 ns a move on 10x10 boards against 118 in int32.
     dtype = next(kind for kind in (np.int8, np.int16, np.int32) if side * side <= np.iinfo(kind).max)
     return [
@@ -207,14 +207,15 @@ def _compact(cells: Array, side: int) -> list[jax.Array]:
 
 
 def _compact_array(cells: Array, side: int) -> jax.Array:
-    """The same in one array."""
+    """Return the cells of ``_compact`` in one array."""
     dtype = np.min_scalar_type(-max(side * side, len(cells)) - 1)
     nowhere = (ABSENT - np.arange(len(cells))).astype(dtype)
-    return jnp.where(cells == ABSENT, nowhere, cells.astype(dtype))
+    compact: jax.Array = jnp.where(cells == ABSENT, nowhere, cells.astype(dtype))
+    return compact
 
 
 def _target(cell: Array, action: Array, size: Array, side: int) -> Array:
-    """The cell that an action leads to on a board without holes."""
+    """Return the cell that an action leads to on a board without holes."""
     inside, target = _inside(cell, size, side), cell
     for direction, offset in _offsets(side).items():
         target = jnp.where((action == direction) & inside[direction], cell + np.array(offset, cell.dtype), target)
@@ -244,14 +245,15 @@ def _is_hole(instance: Instance, cells: Array) -> jax.Array:
 
 
 def _bits(flags: Sequence[jax.Array] | jax.Array) -> jax.Array:
-    """The set of the agents whose flag is True, as bits of the smallest integer with enough of them."""
+    """Return the set of the agents whose flag is True, as bits of the smallest integer with enough of them."""
     dtype = next(kind for kind in (np.uint8, np.uint16, np.uint32) if len(flags) <= np.iinfo(kind).bits)
     members = [jnp.where(flags[agent], np.array(1 << agent, dtype), np.array(0, dtype)) for agent in range(len(flags))]
-    return functools.reduce(operator.or_, members)
+    packed: jax.Array = functools.reduce(operator.or_, members)
+    return packed
 
 
 def _flags(bits: Array, agents: int) -> list[jax.Array]:
-    """The inverse of ``_bits``."""
+    """Invert ``_bits``."""
     # By shifts: with masks, ``bits & 1 << agent``, JAX 0.10.1 to 0.12.0.1 abort at 5 to 7 agents on CPUs with AVX-512.
     one = np.array(1, bits.dtype)
     return [((bits >> np.array(agent, bits.dtype)) & one).astype(bool) for agent in range(agents)]

@@ -59,12 +59,14 @@ def verify(
         return _verdicts(instances, plans, optimum, objective)
     on_device = any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(asked))
     instances, plans, optimum = (_padded_on_device if on_device else _padded)(asked, axes, room)
-    return _cut(_verdicts(instances, plans, optimum, objective), axes)
+    verdicts: Verdict = _cut(_verdicts(instances, plans, optimum, objective), axes)
+    return verdicts
 
 
 def _verdicts(instances: Instance, plans: Plan, optimum: Array, objective: Objective) -> Verdict:
     cells, goals = _staying(instances, plans)
-    return _judge(instances, plans, optimum, cells, goals, _costs(cells, goals), objective)
+    verdicts: Verdict = _judge(instances, plans, optimum, cells, goals, _costs(cells, goals), objective)
+    return verdicts
 
 
 def first_failure(checks: Array) -> jax.Array:
@@ -74,7 +76,7 @@ def first_failure(checks: Array) -> jax.Array:
 
 
 def _check(instances: Instance, plans: Plan, optimum: Array) -> tuple[int, ...]:
-    """The leading batch axes; ValueError where something does not fit the instances."""
+    """Return the leading batch axes; ValueError where something does not fit the instances."""
     axes = levels.check_shapes(instances)
     if not isinstance(plans, Plan):
         raise ValueError(f"plans = {short_repr(plans)} must be a Plan, as solve and parse_batch make them")
@@ -96,17 +98,19 @@ def _check(instances: Instance, plans: Plan, optimum: Array) -> tuple[int, ...]:
 
 
 def _padded(asked: Asked, axes: tuple[int, ...], room: int) -> Asked:
-    """The arrays with one batch axis of length ``room``, zeros from their own end on."""
+    """Return the arrays with one batch axis of length ``room``, zeros from their own end on."""
 
     def padded(leaf: Array) -> Array:
         xp = jnp if isinstance(leaf, jax.Array) else np
         rest = np.shape(leaf)[len(axes) :]
         flat = xp.reshape(leaf, (math.prod(axes), *rest))
-        return xp.concatenate([flat, xp.zeros((room - len(flat), *rest), flat.dtype)])
+        longer: Array = xp.concatenate([flat, xp.zeros((room - len(flat), *rest), flat.dtype)])
+        return longer
 
     instances, plans, optimum = asked
     xp = jnp if isinstance(optimum, jax.Array) else np
-    return jax.tree.map(padded, (instances, plans, xp.broadcast_to(optimum, axes)))
+    filled: Asked = jax.tree.map(padded, (instances, plans, xp.broadcast_to(optimum, axes)))
+    return filled
 
 
 _padded_on_device = jax.jit(_padded, static_argnums=(1, 2))
@@ -114,8 +118,9 @@ _padded_on_device = jax.jit(_padded, static_argnums=(1, 2))
 
 @functools.partial(jax.jit, static_argnums=1)
 def _cut(verdicts: Verdict, axes: tuple[int, ...]) -> Verdict:
-    """The inverse of ``_padded`` for what came of the arrays. One program: a slice each would compile three."""
-    return jax.tree.map(lambda leaf: leaf[: math.prod(axes)].reshape(*axes, *leaf.shape[1:]), verdicts)
+    """Invert ``_padded`` for the results. One program: a slice each would compile three."""
+    cut: Verdict = jax.tree.map(lambda leaf: leaf[: math.prod(axes)].reshape(*axes, *leaf.shape[1:]), verdicts)
+    return cut
 
 
 def _named(instances: Instance, plans: Plan) -> tuple[jax.Array, jax.Array]:
@@ -185,7 +190,7 @@ def _breaks_of_few(instances: Instance, cells: Array) -> tuple[jax.Array, ...]:
 
 
 def _breaks_of_many(instances: Instance, cells: Array) -> tuple[jax.Array, ...]:
-    """The same by loops of the program: 8,128 pairs of 128 agents, one after another in it, would not compile."""
+    """Return the same by loops of the program: 8,128 pairs of 128 agents, unrolled in it, would not compile."""
     axes, agents = cells.shape[:-2], cells.shape[-2]
     places = jnp.maximum(cells, 0).astype(jnp.int32)
     furthest = jnp.maximum(*jnp.divmod(places, np.int32(instances.max_size)))

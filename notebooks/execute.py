@@ -37,7 +37,7 @@ FOLDER = Path(__file__).parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status: 1 if a cell fails, 2 if a file is no notebook as agreed."""
+    """Run the command line; return the exit status: 1 if a cell fails, 2 if a file is no notebook as agreed."""
     parser = argparse.ArgumentParser(
         prog="python notebooks/execute.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def apply_quick(notebook: NotebookNode) -> None:
-    """Appends a notebook's quick settings to its cell of parameters.
+    """Append a notebook's quick settings to its cell of parameters.
 
     Raises:
       ValueError: if there is no such cell, or it does not assign what the settings name.
@@ -86,7 +86,7 @@ def apply_quick(notebook: NotebookNode) -> None:
 
 
 def execute(notebook: NotebookNode) -> None:
-    """Executes all cells in a folder that is thrown away; outputs and counts are in the notebook afterwards.
+    """Execute all cells in a folder that is thrown away; outputs and counts are in the notebook afterwards.
 
     Raises:
       CellExecutionError, DeadKernelError: the cell is the last one with a count.
@@ -117,7 +117,7 @@ def begun(notebook: NotebookNode) -> int:
 
 
 def tidied(notebook: NotebookNode) -> NotebookNode:
-    """The notebook as it is committed: outputs as a reader sees them, nothing of the machine that made them."""
+    """Return the notebook to commit: outputs as a reader sees them, nothing of the machine that made them."""
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
@@ -129,7 +129,7 @@ def tidied(notebook: NotebookNode) -> NotebookNode:
 
 
 def joined(outputs: Sequence[NotebookNode]) -> list[NotebookNode]:
-    """What was printed in one go as one output; of a line that overwrote itself, what stood there in the end."""
+    """Join what was printed in one go to one output; of a line that overwrote itself, keep the last state."""
     found = []
     for name, group in itertools.groupby(outputs, key=lambda output: output.get("name")):
         if name is None:

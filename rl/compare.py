@@ -25,9 +25,9 @@ suites, which no training has seen: 2 to 5 agents, all wait subsets.
 Rerun the same command to resume. Start it on several machines that share the
 disk to divide the work."""
 EXAMPLES = """\
-python -m rl.compare --config configs/compare-tiny.yaml --jobs 2
+python -m rl.compare --config configs/compare/tiny.yaml --jobs 2
 python -m rl.compare --out runs/two seeds=[0,1] overrides.rounds.count=2
-python -m rl.compare --config configs/compare-lab.yaml --jobs 2"""
+python -m rl.compare --config configs/compare/lab.yaml --jobs 2"""
 LAYOUT = """\
 compare.yaml              every value that affects the result
 start/                    the warm start, a run; in it seed<k>/, round 0 with
@@ -48,8 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _compare(options: argparse.Namespace, stop: Stop) -> None:
     if options.jobs < 1:
         raise ConfigError(f"--jobs {options.jobs}: must be at least 1")
-    path = options.config or command.shipped("compare-tiny.yaml")
-    out = options.out or Path("runs") / path.stem
+    path = options.config or command.shipped("compare/tiny.yaml")
+    out = options.out or Path("runs") / f"compare-{path.stem.removeprefix('compare-')}"
     comparison = open_folder(out, load(path, options.overrides))
     plans = plan_runs(comparison, out)
     with Display() as display:
@@ -76,9 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         DESCRIPTION,
         f"in DIR:\n{textwrap.indent(LAYOUT, '  ')}\n\nexamples:\n{textwrap.indent(EXAMPLES, '  ')}",
     )
-    config = "YAML file of the comparison (default: the shipped compare-tiny.yaml)"
+    config = "YAML file of the comparison (default: the shipped compare/tiny.yaml)"
     command.add_path(parser, "--config", "FILE", config)
-    command.add_path(parser, "--out", "DIR", "folder of the comparison (default: runs/<name of FILE>)")
+    command.add_path(parser, "--out", "DIR", "folder of the comparison (default: runs/compare-<name of FILE>)")
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="processes on this machine that share the work (default: 1)"
     )

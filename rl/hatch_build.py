@@ -10,7 +10,7 @@ class FromRepository(BuildHookInterface):
     """The build hook that finds the files of the repository."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Adds `rl`, `engineer` and `rl/configs`, where this folder is the repository's and they are to be copied."""
+        """Add `rl`, `engineer` and `rl/configs` where this folder is the repository's and they are to be copied."""
         folder = Path(self.root)
         if version == "editable" or not (folder / "__init__.py").exists():
             return

@@ -73,7 +73,7 @@ def test_examples_of_a_help_are_parsed(command, monkeypatch, capsys):
         options = parse(command, shlex.split(example.partition(name)[2]), monkeypatch)
         if overrides := getattr(options, "overrides", None):
             read = load if command == "rl.compare" else config_.load
-            shipped = "compare-tiny.yaml" if command == "rl.compare" else "tiny.yaml"
+            shipped = "compare/tiny.yaml" if command == "rl.compare" else "tiny.yaml"
             assert read(ROOT / (options.config or f"configs/{shipped}"), overrides)
 
 

@@ -15,6 +15,7 @@ import jaxlake
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
 TRAINER = tomllib.loads((ROOT / "rl" / "pyproject.toml").read_text())["project"]
 COLAB = dict(line.split("==") for line in (ROOT / ".ci" / "colab.txt").read_text().splitlines() if "==" in line)
 
@@ -33,8 +34,15 @@ def test_colab_keeps_what_it_comes_with():
 
 
 def test_every_dependency_has_a_lowest_version():
-    free = {one.name for one in requirements(*PROJECT["optional-dependencies"]) if not one.specifier}
+    grouped = [Requirement(line) for group in GROUPS.values() for line in group if isinstance(line, str)]
+    free = {one.name for one in [*requirements(*PROJECT["optional-dependencies"]), *grouped] if not one.specifier}
     assert free <= {"jaxlake", "jax", "libtpu"}  # jax[cuda12] and jax[tpu], which are bounded by jax
+
+
+def test_the_lowest_versions_are_those_of_all_that_the_tests_need():
+    """`lowest-direct` reads the extras of the project that is named, and not of the group's own requirement."""
+    [extras] = [one.extras for line in GROUPS["test"] if isinstance(line, str) and (one := Requirement(line)).extras]
+    assert f"'.[{','.join(sorted(extras))}]'" in (ROOT / ".ci" / "versions").read_text()
 
 
 @pytest.mark.parametrize("folder", ["jaxlake", "engineer", "rl", "benchmarks", "integrations"])

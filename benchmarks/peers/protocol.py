@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def serve(facts: dict, steps: int, repeat: Callable[[], None]) -> None:
-    """Prints the facts, and for every line on standard input how many steps a second one repeat made.
+    """Print the facts, and for every line on standard input how many steps a second one repeat made.
 
     Args:
       facts: ``compile_s`` and ``bytes`` (None where they mean nothing).
@@ -45,6 +45,6 @@ def serve_scan(jax, step: Callable, carry: object, inputs: object) -> None:
 
 
 def serve_requests(answer: Callable[..., dict]) -> None:
-    """Prints an answer to every request on standard input, whose fields are the keywords of `answer`."""
+    """Print an answer to every request on standard input, whose fields are the keywords of `answer`."""
     for line in sys.stdin:
         print(json.dumps(answer(**json.loads(line))), flush=True)

@@ -38,7 +38,7 @@ lengths: list[int] = []
 
 
 def reward(prompts: list[str], completions: list[str], **_: object) -> list[float]:
-    """The penalty on length alone, of texts without their stop."""
+    """Return the penalty on length alone, of texts without their stop."""
     free, limit, most = settings["free_tokens"], settings["limit_tokens"], settings["new_tokens"]
     tokens = [min(len(text.split()) + 1, most) for text in completions]
     lengths.extend(tokens)
@@ -81,7 +81,7 @@ learner = GRPOLearner(rl_cluster=cluster, algo_config=algorithm, reward_fns=rewa
 
 
 def steps() -> Iterator[dict[str, np.ndarray]]:
-    """The prompts of one step after the other; what a step took is known when the learner asks for the next."""
+    """Yield the prompts of one step after the other; the learner's next request tells what a step took."""
     for line in sys.stdin:
         request = json.loads(line)
         rollout.seed = request["seed"]

@@ -7,7 +7,7 @@ from tunix.models.qwen3.model import ModelConfig
 
 
 def read_config(folder: str) -> ModelConfig:
-    """The shape of a checkpoint in Hugging Face format."""
+    """Read the shape of a checkpoint in Hugging Face format."""
     raw = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     return ModelConfig(
         num_layers=raw["num_hidden_layers"],

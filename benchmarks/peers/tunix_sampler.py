@@ -20,7 +20,7 @@ sampler = Sampler(
 
 
 def generate(prompts: list[list[int]], samples: int, stop_ids: list[int], temperature: float, seed: int) -> dict:
-    """`samples` answers to every prompt, with log-probs: seconds, their lengths with the stop and tokens without it."""
+    """Sample `samples` answers to every prompt, with log-probs: seconds, lengths with the stop, tokens without it."""
     sampling = {"temperature": temperature} if temperature == 0 else {"temperature": temperature, "top_p": 1.0}
     start = time.perf_counter()
     output = sampler(

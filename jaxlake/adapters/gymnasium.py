@@ -210,7 +210,7 @@ class CentralLake(gymnasium.Env):
 
     def action_masks(self) -> np.ndarray:
         """Return what is legal now, bool ``[5 * max_agents]``, agent by agent, as ``MaskablePPO`` asks for it."""
-        return self.episode.legal_actions.reshape(-1)
+        return np.asarray(self.episode.legal_actions).reshape(-1)
 
     def render(self) -> str | np.ndarray | None:
         """Return text, or uint8 ``[height, width, 3]``; None without a mode."""

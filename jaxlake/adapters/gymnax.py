@@ -91,7 +91,7 @@ class CentralLake(environment.Environment[State, LakeParams]):
 
     def step_env(
         self, key: jax.Array, state: State, action: Array, params: LakeParams
-    ) -> tuple[Array, State, Array, Array, dict]:
+    ) -> tuple[Array, State, Array, Array, dict[str, Any]]:
         """Play one step without reset; the info has the core's ``Info`` by name, and ``rewards``."""
         actions = split_actions(action, self.num_agents)
         state, timestep = self.lake.step(with_params(state, params), actions, key)
@@ -100,7 +100,8 @@ class CentralLake(environment.Environment[State, LakeParams]):
 
     def observe(self, key: jax.Array, state: State, action: Array | None, params: LakeParams) -> Array:
         """Return the observation of a state, as ``step`` and ``reset`` do."""
-        return self.lake.observe(state)
+        observation: Array = self.lake.observe(state)
+        return observation
 
     def is_truncated(self, state: State, params: LakeParams) -> Array:
         """Return whether the state is out of steps, and not terminated in the last of them."""
@@ -120,11 +121,11 @@ class CentralLake(environment.Environment[State, LakeParams]):
         return self._num_actions
 
     def action_space(self, params: LakeParams | None = None) -> spaces.Discrete:
-        """The joint actions; ``split_actions`` and ``join_actions`` translate."""
+        """Return the space of joint actions; ``split_actions`` and ``join_actions`` translate."""
         return spaces.Discrete(self._num_actions)
 
     def observation_space(self, params: LakeParams) -> spaces.Box:
-        """The box of observations, with their bounds; ValueError when they are not one array."""
+        """Return the box of observations with their bounds; ValueError when they are not one array."""
         seen, _ = jax.eval_shape(self.reset_env, seed_key(0), params)
         return spaces.Box(*box_of(self.lake, seen, self.num_agents))
 
@@ -136,7 +137,8 @@ def count_joint_actions(num_agents: int) -> int:
             f"{num_agents} agents have 5 ** {num_agents} joint actions: there must be at most {_MAX_AGENTS} agents; "
             "adapters.jaxmarl and adapters.jumanji take an action for each agent"
         )
-    return len(Action) ** num_agents
+    count: int = len(Action) ** num_agents
+    return count
 
 
 @runs_programs
@@ -172,4 +174,5 @@ def core_params(params: Any) -> Params:
 
 def with_params(state: State, params: Any) -> State:
     """Return the state with settings under gymnax's names, which each step is given anew."""
-    return vary_alike(state.replace(params=core_params(params)))
+    varying: State = vary_alike(state.replace(params=core_params(params)))
+    return varying

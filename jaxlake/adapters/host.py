@@ -78,7 +78,7 @@ class Episode:
         return None if mode is None else _picture(jax.device_get(self.state), mode)
 
     def _unpacked(self, fetched: jax.Array) -> TimeStep:
-        timestep = self._layout.unpack(fetched)
+        timestep: TimeStep = self._layout.unpack(fetched)
         self.legal_actions = timestep.legal_actions
         return timestep
 
@@ -120,7 +120,7 @@ def pack(tree: Any) -> jax.Array:
 
 
 def _widest_first(leaves: Sequence[Any]) -> list[int]:
-    """The order of leaves in which each begins at a multiple of its width, as numpy wants it, without padding."""
+    """Return the order of leaves in which each begins at a multiple of its width without padding, as numpy wants it."""
     return sorted(range(len(leaves)), key=lambda index: -leaves[index].dtype.itemsize)
 
 
@@ -193,7 +193,10 @@ def _first(lake: Lake, leaves: tuple[tuple[tuple[int, ...], np.dtype], ...], tre
     """
     check_process()
     bank, params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
-    return jax.eval_shape(functools.partial(begin, lake), bank, jax.ShapeDtypeStruct((), np.int32), params)[1]
+    first: TimeStep = jax.eval_shape(functools.partial(begin, lake), bank, jax.ShapeDtypeStruct((), np.int32), params)[
+        1
+    ]
+    return first
 
 
 @functools.partial(jax.jit, static_argnames="lake")

@@ -53,7 +53,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         self.observation_spaces = dict.fromkeys(self.agents, space)
         self.action_spaces = dict.fromkeys(self.agents, spaces.Discrete(len(Action)))
         _, state = jax.eval_shape(self.reset, seed_key(0))
-        self._world_state_size = jax.eval_shape(self.get_world_state, state).shape[1]
+        self._world_state_size: int = jax.eval_shape(self.get_world_state, state).shape[1]
 
     @partial(jax.jit, static_argnums=(0,))
     def reset(self, key: jax.Array) -> tuple[multi_agent_env.Observations, LakeState]:
@@ -108,7 +108,7 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
         return jnp.concatenate(everything, axis=1, dtype=jnp.float32)
 
     def world_state_size(self) -> int:
-        """The features of ``get_world_state``, as the wrappers of JaxMARL's MAPPO say it."""
+        """Return the number of features of ``get_world_state``; the wrappers of JaxMARL's MAPPO ask for it."""
         return self._world_state_size
 
     @property

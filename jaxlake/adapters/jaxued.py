@@ -74,7 +74,7 @@ class UnderspecifiedLake(UnderspecifiedEnv):
 
     def step_env(
         self, rng: jax.Array, state: State, action: Array, params: EnvParams
-    ) -> tuple[Any, State, Array, Array, dict]:
+    ) -> tuple[Any, State, Array, Array, dict[str, Any]]:
         """Play one step without reset.
 
         Returns:
@@ -87,7 +87,7 @@ class UnderspecifiedLake(UnderspecifiedEnv):
         return timestep.observation, state, timestep.shared_reward, state.done, info
 
     def action_space(self, params: EnvParams) -> spaces.Discrete:
-        """The joint actions, ``5 ** max_agents``."""
+        """Return the space of the ``5 ** max_agents`` joint actions."""
         return spaces.Discrete(self._num_actions)
 
 
@@ -121,9 +121,11 @@ def make_level_mutator(max_num_edits: int) -> Callable[[jax.Array, Instance, Arr
     def mutate_level(rng: jax.Array, level: Instance, num_edits: Array | int = 1) -> Instance:
         def one(number: int, board: Instance) -> Instance:
             edited = edit(board, jax.random.fold_in(rng, number))
-            return jax.tree.map(lambda new, old: jnp.where(number < num_edits, new, old), edited, board)
+            kept: Instance = jax.tree.map(lambda new, old: jnp.where(number < num_edits, new, old), edited, board)
+            return kept
 
         _, _, level = vary_alike((jax.random.key_data(rng), num_edits, level))
-        return jax.lax.fori_loop(0, max_num_edits, one, level)
+        mutated: Instance = jax.lax.fori_loop(0, max_num_edits, one, level)
+        return mutated
 
     return mutate_level

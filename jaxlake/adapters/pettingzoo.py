@@ -75,11 +75,11 @@ class ParallelLake(ParallelEnv):
         self._random, _ = seeding.np_random()
 
     def observation_space(self, agent: str) -> Space:
-        """The same object in every call."""
+        """Return the same object in every call."""
         return self.observation_spaces[agent]
 
     def action_space(self, agent: str) -> Space:
-        """The same object in every call."""
+        """Return the same object in every call."""
         return self.action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[PerAgent, PerAgent]:

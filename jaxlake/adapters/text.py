@@ -43,7 +43,7 @@ def trl_rows(
     style: PromptStyle | str = PromptStyle.VERBOSE,
     answer_format: AnswerFormat | str = AnswerFormat.COORDINATES,
 ) -> list[dict[str, Any]]:
-    """A row for each instance: ``prompt``, a conversation of one message, and ``level``, what ``path_reward`` needs.
+    """Return a row for each instance: ``prompt``, a conversation of one message, and ``level`` for ``path_reward``.
 
     Args:
       instances: ``[n]``, of sides up to 10 with up to 5 agents.
@@ -60,7 +60,7 @@ def trl_rows(
 
 
 def path_reward(completions: Sequence[str | Sequence[Message]], level: Sequence[str], **unused: Any) -> list[float]:
-    """The accuracy of each completion, as TRL calls it: with lists as keywords, one for every column of the dataset.
+    """Return each completion's accuracy; TRL calls it with lists as keywords, one for every column of the dataset.
 
     Args:
       completions: texts, or conversations whose last message is the answer.
@@ -78,7 +78,7 @@ def verl_rows(
     style: PromptStyle | str = PromptStyle.VERBOSE,
     answer_format: AnswerFormat | str = AnswerFormat.COORDINATES,
 ) -> list[dict[str, Any]]:
-    """A row for each instance, as verl's datasets have them; it keeps ``split``, which is ``"train"`` or ``"test"``."""
+    """Return a row of verl's format for each instance; it keeps ``split``, which is ``"train"`` or ``"test"``."""
     return [
         {
             "data_source": DATA_SOURCE,
@@ -94,7 +94,7 @@ def verl_rows(
 def compute_score(
     data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None
 ) -> float:
-    """The accuracy of one answer, as verl calls it; the row's ``ground_truth`` says all that is needed."""
+    """Return the accuracy of one answer to verl; the row's ``ground_truth`` holds all that is needed."""
     return float(judge([solution_str], [ground_truth])[1][0])
 
 

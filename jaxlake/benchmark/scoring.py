@@ -253,7 +253,8 @@ def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
     wrong = total - correct
     # C(w, k) / C(t, k), factor by factor: the chance that the first is wrong, then the second, and so on.
     none = [np.maximum(wrong - drawn, 0) / (total - drawn) for drawn in range(k)]
-    return 1 - np.prod(none, axis=0)
+    shares: np.ndarray = 1 - np.prod(none, axis=0)
+    return shares
 
 
 def _mean(cells: Collection[Cell]) -> Cell:

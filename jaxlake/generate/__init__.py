@@ -107,7 +107,7 @@ def generate(
 
 
 def _check_kinds(config: LakeConfig, exact: bool, interacting: float | None) -> None:
-    """Raises ValueError for kinds that are too large to be solved, and for quotas that need optima without them."""
+    """Raise ValueError for kinds that are too large to be solved, and for quotas that need optima without them."""
     for kind, wait in zip(config.kinds, config.wait, strict=True):
         if exact and not kind.is_exact:
             raise ValueError(
@@ -129,7 +129,7 @@ def _check_memory(needed: int, count: int, side: int) -> None:
 
 
 def _key_of(kind: Kind, key: Array) -> jax.Array:
-    """A key for each kind; that of the paper's is of their size alone."""
+    """Return the key of a kind; for the paper's kinds it depends on their size alone."""
     key = jax.random.fold_in(key, kind.size)
     number = list(Family).index(kind.family) * 8 + kind.num_agents
     if kind.num_agents >= 8:

@@ -27,7 +27,7 @@ _MOST = 1_000_000  # Boards: a GB of arrays. Repeating few boards a billion time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = command_parser(
         "jaxlake.generate",
         "Draws solvable boards, as many of each kind, of which a share makes somebody\nwait.",

@@ -46,11 +46,13 @@ def draw_reachable(key: Array, first: int, count: int, shape: Shape) -> tuple[In
         else:
             boards = draw_family_block(key, number, family=kind.family, density=shape.density, **sizes)
             drawn = boards, shortest_paths(boards)
-        return jax.tree.map(np.asarray, drawn)
+        arrays: tuple[Instance, np.ndarray] = jax.tree.map(np.asarray, drawn)
+        return arrays
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # a block keeps one core busy
         blocks = list(pool.map(block, range(first, first + count, BLOCK)))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+    joined: tuple[Instance, np.ndarray] = jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+    return joined
 
 
 def first_reachable(
@@ -86,7 +88,7 @@ def first_reachable(
 
 
 def _found(boards: Instance, lengths: np.ndarray, objective: Objective) -> Found:
-    """The boards with all that is known of their optima: lower bounds."""
+    """Return the boards with all that is known of their optima: lower bounds."""
     count, agents = lengths.shape
     total = np.sum if objective is Objective.SUM_OF_COSTS else np.max
     bounds = total(np.maximum(lengths, 0), axis=1).astype(np.int32)
@@ -117,7 +119,8 @@ def _random_block(
     def halve(index: jax.Array, bound: jax.Array) -> jax.Array:
         higher = bound | (jnp.uint32(1 << 30) >> index.astype(jnp.uint32))
         below = jnp.sum(rank < higher[:, None], axis=1, dtype=jnp.int32)
-        return jnp.where(below <= wanted, higher, bound)
+        halved: jax.Array = jnp.where(below <= wanted, higher, bound)
+        return halved
 
     bound = jax.lax.fori_loop(0, 31, halve, jnp.zeros(BLOCK, jnp.uint32))
     free = on_board & (rank < bound[:, None])
@@ -140,8 +143,11 @@ def _random_block(
 
 
 def _parts(arrays: tuple[Array, ...]) -> tuple[jax.Array, ...]:
-    """A block in parts that are flooded one after another."""
-    return jax.tree.map(lambda array: jnp.asarray(array).reshape(-1, TOGETHER, *array.shape[1:]), arrays)
+    """Split a block into parts that are flooded one after another."""
+    parts: tuple[jax.Array, ...] = jax.tree.map(
+        lambda array: jnp.asarray(array).reshape(-1, TOGETHER, *array.shape[1:]), arrays
+    )
+    return parts
 
 
 def _goals(part: tuple[Array, Array, Array]) -> tuple[jax.Array, jax.Array]:
@@ -154,7 +160,8 @@ def _goals(part: tuple[Array, Array, Array]) -> tuple[jax.Array, jax.Array]:
     def marked(cell: Array) -> jax.Array:
         row, column = jnp.divmod(cell, rows)
         here = (word == (row * words + column // 32)[:, None]) & (cell >= 0)[:, None]
-        return jnp.where(here, jnp.uint32(1) << (column % 32).astype(jnp.uint32)[:, None], jnp.uint32(0))
+        bits: jax.Array = jnp.where(here, jnp.uint32(1) << (column % 32).astype(jnp.uint32)[:, None], jnp.uint32(0))
+        return bits
 
     def choose(taken: Array, agent: tuple[Array, Array]) -> tuple[jax.Array, jax.Array]:
         cells, chance = agent

@@ -53,7 +53,8 @@ def draw(key: Array, first: int, count: int, shape: Shape) -> Instance:
         draw_block(first=number, size=kind.size, num_agents=kind.num_agents, max_size=padded[0], max_agents=padded[1])
         for number in range(first, first + count, BLOCK)
     ]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+    drawn: Instance = jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
+    return drawn
 
 
 def draw_family_block(
@@ -61,7 +62,10 @@ def draw_family_block(
 ) -> Instance:
     """Draw ``BLOCK`` boards of a family other than `random`, each from a key of its own, which may have no plan."""
     numbers = _draw_numbers(key, first, max_size)
-    return _lay_out(family, numbers, jnp.int32(size), jnp.int32(num_agents), jnp.float32(density), max_agents)
+    drawn: Instance = _lay_out(
+        family, numbers, jnp.int32(size), jnp.int32(num_agents), jnp.float32(density), max_agents
+    )
+    return drawn
 
 
 def fingerprints(instances: Instance) -> list[bytes]:
@@ -88,7 +92,7 @@ def fixed_fingerprints() -> frozenset[bytes]:
 
 @functools.partial(jax.jit, static_argnames="side")
 def _draw_numbers(key: Array, first: int, side: int) -> Numbers:
-    """A program for all families: it takes 4 s to compile, what a family makes of the numbers another one."""
+    """Draw the numbers of all families by one program: it compiles in 4 s, what a family makes of them in one more."""
     own = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, first + jnp.arange(BLOCK, dtype=jnp.int32))
     return jax.vmap(lambda key: draw_numbers(key, side))(own)
 

@@ -83,7 +83,7 @@ class Dataset:
     report: tuple[KindReport, ...]
 
     def realised(self) -> dict[str, dict[str, float]]:
-        """The config as measured, in the form of ``LakeConfig.to_dict``; 0 waits for a kind without instances."""
+        """Return the measured config in the form of ``LakeConfig.to_dict``; 0 waits for a kind without instances."""
         total = sum(entry.realised for entry in self.report)
         return {
             str(entry.kind): {

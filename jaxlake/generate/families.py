@@ -170,7 +170,7 @@ def corridor(grid: Grid, closed: Array, slots: int) -> Board:
 
 
 def bays(grid: Grid, closed: Array, slots: int) -> Board:
-    """A road that winds over the board with places to pass beside it; agents have to change their order on it.
+    """Return a road that winds over the board with places to pass beside it; agents must change their order there.
 
     `closed` of the places is shut, and at least one for every agent but one stays open.
     """

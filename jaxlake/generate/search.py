@@ -72,7 +72,7 @@ def first_boards(
     dropped: Collection[int] = (),
     step: int = BLOCK,
 ) -> tuple[Found | None, Account]:
-    """Tries candidate after candidate until the quotas are met, the budget is spent or hardly a new board is left.
+    """Try candidate after candidate until the quotas are met, the budget is spent or hardly a new board is left.
 
     Where a quota is not met, boards that need no wait take the missing places, those that interact first. The result
     does not depend on the size of the batches in which candidates are searched.
@@ -160,7 +160,7 @@ def _kinds(found: Found, quotas: Quotas) -> np.ndarray:
 
 
 def _chosen(kinds: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Indices, ascending, of the first of every kind, and of the first without a wait where there are too few."""
+    """Return ascending indices of the first of every kind, and of the first without a wait where there are too few."""
     waiting, interacting, others = (np.flatnonzero(kinds == kind) for kind in range(3))
     waiting = waiting[: wanted[0]]
     interacting = interacting[: wanted[0] + wanted[1] - len(waiting)]

@@ -22,7 +22,7 @@ The output's ending chooses its form, with the plan's paths: .txt, .svg or .png
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = command_parser("jaxlake.render", "Draws a board of a file, with its plan if it has one.", _EXAMPLE)
     parser.add_argument("boards", help="file of boards, .jsonl or .txt")
     parser.add_argument("--index", type=int, default=0, help="number of the board in the file (default: 0)")
@@ -42,9 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(f"--index {options.index}: {options.boards} has the boards 0 to {len(entries) - 1}")
         entry = entries[options.index]
         instance, plan = files.from_record(entry), files.plan_of(entry)
-        if plan is None and options.animate:
+        if not options.animate:
+            content = _DRAWERS[suffix](instance, plan)
+        elif plan is None:
             raise ValueError(f"{options.boards}: board {options.index} has no plan; python -m jaxlake.solve finds one")
-        content = animate(instance, plan).encode() if options.animate else _DRAWERS[suffix](instance, plan)
+        else:
+            content = animate(instance, plan).encode()
         if options.output:
             files.write_whole(options.output, content)
     if not options.output:

@@ -20,7 +20,7 @@ def rgb(
     positions: Sequence[int] | Array | None = None,
     cell: int | None = None,
 ) -> np.ndarray:
-    """The picture that ``svg`` draws, uint8 ``[height, width, 3]``.
+    """Return the picture that ``svg`` draws, uint8 ``[height, width, 3]``.
 
     ``cell`` is the side of a cell in pixels; by default 48, on boards of more than 21 so many that it is 1,024 wide.
     """
@@ -33,7 +33,7 @@ def png(
     positions: Sequence[int] | Array | None = None,
     cell: int | None = None,
 ) -> bytes:
-    """The picture of ``rgb`` as a PNG file."""
+    """Return the picture of ``rgb`` as a PNG file."""
     file = io.BytesIO()
     _image(instance, scene.still(instance, plan, positions), cell).save(file, "PNG", optimize=True)
     return file.getvalue()

@@ -89,7 +89,9 @@ def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int]
     shapes, numbers = background(instance)
     count, max_size = int(instance.num_agents), instance.max_size
     labels: list[Shape] = []
-    for agent in range(count if plan is not None else 0):
+    for agent in range(count):
+        if plan is None:
+            break
         path = [divmod(int(cell), max_size) for cell in plan.paths[agent][: int(plan.lengths[agent])] if cell >= 0]
         goal = divmod(int(instance.goals[agent]), max_size)
         while len(path) > 1 and path[-1] == path[-2] == goal:
@@ -182,7 +184,7 @@ def _star(centre: Point) -> Polygon:
 
 
 def _path(path: list[tuple[int, int]], goal: tuple[int, int], aside: float, colour: str) -> list[Shape]:
-    """A line through the cells, moved aside by the same amount down and right so that it stays parallel to others'."""
+    """Return a line through the cells, moved down and right by the same amount so that it stays parallel to others'."""
     stops = [here for here, before in zip(path, [None, *path], strict=False) if here != before]
     if len(stops) < 2:
         return []

@@ -115,14 +115,14 @@ class _Clock:
         self.total = steps + _PAUSE
 
     def shown(self, element: str, begin: float, end: float) -> str:
-        """The element from one time to another, to the end of the pause if it is there after the last step."""
+        """Return the element, shown between two times, or to the pause's end if it is there after the last step."""
         changes = [(0.0, 0), (max(begin, 0.0), 1)] + ([(end, 0)] if end <= self.steps else [])
         if begin <= 0:
             changes = changes[1:]
         return f'<g opacity="0">{element}{self._opacity(changes)}</g>'
 
     def walking(self, instance: Instance, agent: int, cells: np.ndarray) -> str:
-        """An agent on its way through cells int32 ``[times]``; where the cell is negative it is not seen."""
+        """Return an agent that walks through cells int32 ``[times]``; where the cell is negative it is not seen."""
         seen = cells >= 0
         latest = np.maximum.accumulate(np.where(seen, np.arange(len(cells)), 0))
         places = [_points([scene.middle(max(cell, 0), instance.max_size)]) for cell in cells[latest].tolist()]

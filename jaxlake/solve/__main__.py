@@ -28,7 +28,7 @@ _BOARDS = 4096
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line; returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = command_parser("jaxlake.solve", "Finds optimal plans for the boards of a file.", _EXAMPLE)
     parser.add_argument("boards", help="file of boards, .jsonl or .txt")
     parser.add_argument("-o", "--output", required=True, metavar="FILE", help="file to write, .jsonl")

@@ -32,9 +32,10 @@ def guarded(cells: Array, max_size: int) -> jax.Array:
 
 
 def unguarded(cells: np.ndarray, max_size: int) -> np.ndarray:
-    """The inverse of ``guarded`` for cells on the board, int32, in numpy."""
+    """Invert ``guarded`` for cells on the board, int32, in numpy."""
     cells = cells.astype(np.int32)
-    return cells - cells // (max_size + 1)
+    unpadded: np.ndarray = cells - cells // (max_size + 1)
+    return unpadded
 
 
 def pack(board: Array) -> jax.Array:
@@ -47,11 +48,12 @@ def pack(board: Array) -> jax.Array:
 
 
 def one_hot(cells: Array, words: int) -> jax.Array:
-    """The sets of the single cells uint8 ``[..., lanes]``, uint32 ``[..., words, lanes]``; empty for ``NOWHERE``."""
+    """Return the sets uint32 ``[..., words, lanes]`` of single cells uint8 ``[..., lanes]``; empty for ``NOWHERE``."""
     cells = cells.astype(jnp.uint32)[..., None, :]
     word = jnp.arange(words, dtype=jnp.uint32)[:, None]
     here = (cells >> 5 == word) & (cells != NOWHERE)
-    return jnp.where(here, jnp.uint32(1) << (cells & 31), jnp.uint32(0))
+    sets: jax.Array = jnp.where(here, jnp.uint32(1) << (cells & 31), jnp.uint32(0))
+    return sets
 
 
 def shifted(board: Array, by: int) -> Array:
@@ -79,11 +81,12 @@ def is_single(board: Array) -> jax.Array:
         here = word != 0
         several = several | (some & here) | (word & (word - 1) != 0)
         some = some | here
-    return some & ~several
+    single: jax.Array = some & ~several
+    return single
 
 
 def lowest(board: Array) -> tuple[jax.Array, jax.Array]:
-    """The first cell of each set, as a set and as uint8 ``[..., lanes]``, ``NOWHERE`` if empty."""
+    """Return the first cell of each set, as a set and as uint8 ``[..., lanes]``, ``NOWHERE`` if empty."""
     words = board.shape[-2]
     bits, cell, found = [], jnp.uint32(NOWHERE), jnp.bool_(False)
     for word in range(words):

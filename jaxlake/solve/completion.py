@@ -6,6 +6,7 @@ vectorises over them what shifts a board by a cell.
 """
 
 import itertools
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ _FAR = np.uint16(60_000)
 """Above every finite cost, and far enough from the largest number to add a step's cost."""
 
 _MOVES = STEPS[:4]
+_Arrays: TypeAlias = tuple[jax.Array, ...]
 
 
 @runs_programs
@@ -59,7 +61,8 @@ def completion_costs(instances: Instance, plans: Plan) -> jax.Array:
       ValueError: for larger boards, and for arrays of other shapes or kinds than these.
     """
     _check(instances, plans)
-    return _completion_costs(instances, plans.paths, plans.lengths)
+    costs: jax.Array = _completion_costs(instances, plans.paths, plans.lengths)
+    return costs
 
 
 def _check(instances: Instance, plans: Plan) -> None:
@@ -197,8 +200,8 @@ def _alone(
     home = cell == goals
     offsets = [down * size + right for down, right in _MOVES]
 
-    def earlier(tables, may_rest, before, after):
-        """The tables a step before, with the written agents on the cells int16 ``[agents, lanes]``."""
+    def earlier(tables: _Arrays, may_rest: _Arrays, before: Array, after: Array) -> tuple[_Arrays, _Arrays]:
+        """Return the tables a step before, with the written agents on the cells int16 ``[agents, lanes]``."""
         new_tables, new_rests = [], []
         blocked, crossed = ~free[:, :, None], [jnp.zeros((size, size, 1, lanes), bool)] * len(offsets)
         for fixed, (table, rest) in enumerate(zip(tables, may_rest, strict=True)):
@@ -220,17 +223,17 @@ def _alone(
             new_rests.append(rest)
         return tuple(new_tables), tuple(new_rests)
 
-    def resting(carry):
+    def resting(carry: tuple[_Arrays, _Arrays, jax.Array]) -> tuple[_Arrays, _Arrays, jax.Array]:
         tables, may_rest, _ = carry
         new_tables, may_rest = earlier(tables, may_rest, written.cells[-1], written.cells[-1])
         changed = [jnp.any(new != old) for new, old in zip(new_tables, tables, strict=True)]
         return new_tables, may_rest, jnp.any(jnp.stack(changed))
 
-    def of_path(tables, may_rest, at):
+    def of_path(tables: _Arrays, may_rest: _Arrays, at: Array) -> tuple[jax.Array, jax.Array]:
         own = [_at(table[:, :, 0], place) for table, place in zip(tables, at, strict=True)]
         return jnp.stack(own), jnp.stack([rest[0] for rest in may_rest])
 
-    def step(carry, cells):
+    def step(carry: tuple[_Arrays, _Arrays], cells: tuple[Array, Array]) -> tuple[tuple[_Arrays, _Arrays], _Arrays]:
         tables, may_rest = earlier(*carry, *cells)
         return (tables, may_rest), of_path(tables, may_rest, cells[0])
 
@@ -281,7 +284,7 @@ def _together(
     table = board * count + jnp.arange(count, dtype=jnp.int32)[:, None]
     by_place = values.reshape(-1, cells + 1)
 
-    def rows(places):
+    def rows(places: Array) -> jax.Array:
         """uint16 ``[pairs, lanes, places]`` over the second agent's places, for the first one's."""
         at = jnp.clip(places.astype(jnp.int32), 0, cells)
         return jnp.take(by_place, table * (cells + 1) + at, axis=0, mode="clip")
@@ -291,7 +294,9 @@ def _together(
     if_parked = jnp.moveaxis(rows(jnp.full((count, lanes), cells, jnp.int32))[..., :cells], -1, 0)
     if_parked = if_parked.reshape(size, size, count, lanes)
 
-    def step(carry, now):
+    def step(
+        carry: tuple[jax.Array, jax.Array], now: tuple[Array, ...]
+    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
         reached, parked = carry
         here, there, arrival, time = now
         ahead = rows(here)

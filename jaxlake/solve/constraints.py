@@ -122,7 +122,7 @@ def find_conflicts(paths: Array, on: Array) -> tuple[jax.Array, jax.Array, jax.A
         none = jnp.zeros(lanes, jnp.int32)
         return none, none, none
 
-    def at_all_times(paths):
+    def at_all_times(paths: Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         cells, narrow = paths & np.uint8(NARROW - 1), paths >= NARROW
         here, there = cells[:, 1:], cells[:, :-1]
         moves = here != there
@@ -165,16 +165,16 @@ def branch_on(
     before = jnp.maximum(time - 1, 0)
     lane = jnp.arange(pair.shape[0], dtype=jnp.int32)
 
-    def seen(agent, time):
+    def seen(agent: Array, time: Array) -> jax.Array:
         return paths[agent, time, lane].astype(jnp.int32)
 
-    def fixed_to(agent, time):
+    def fixed_to(agent: Array, time: Array) -> jax.Array:
         cell = fixed[agent, time, lane]
         for whose, when, _ in undone.fixed:
             cell = jnp.where((whose == agent) & (when == time), jnp.uint8(NOWHERE), cell)
         return cell.astype(jnp.int32)
 
-    def about(agent):
+    def about(agent: Array) -> dict[str, jax.Array]:
         now, then = seen(agent, time), seen(agent, before)
         return {
             "cell": now & (NARROW - 1),
@@ -189,7 +189,7 @@ def branch_on(
             "park_max": pick(park_max, agent),
         }
 
-    def rank(x):
+    def rank(x: dict[str, jax.Array]) -> tuple[jax.Array, ...]:
         is_fixed = (x["fixed"] == x["cell"]) & (~swap | (x["fixed_before"] == x["cell_before"]))
         narrow = x["is_narrow"] & (~swap | x["was_narrow"])
         parked = ~swap & x["parked"]
@@ -256,20 +256,23 @@ def change(
     return change, park_min, park_max
 
 
-def forbidding(forbidden: Array, undone: tuple[jax.Array, ...], done: tuple[jax.Array, ...]) -> jax.Array:
-    """The table uint32 ``[agents, steps + 1, words, lanes]`` with one ``Change.forbidden`` taken back and one made."""
+def forbidding(forbidden: Array, undone: tuple[Array, ...], done: tuple[Array, ...]) -> Array:
+    """Take back one ``Change.forbidden`` in the table uint32 ``[agents, steps + 1, words, lanes]`` and make another."""
     agents, length = forbidden.shape[:2]
     agent, time = jnp.arange(agents, dtype=jnp.int32)[:, None, None], jnp.arange(length, dtype=jnp.int32)[:, None]
 
-    def bits(change):
+    def bits(change: tuple[Array, ...]) -> Array:
         whose, when, cell = change
-        return jnp.where(((agent == whose) & (time == when))[:, :, None], cell, jnp.uint32(0))
+        cells: Array = jnp.where(((agent == whose) & (time == when))[:, :, None], cell, jnp.uint32(0))
+        return cells
 
     return (forbidden & ~bits(undone)) | bits(done)
 
 
-def fixing(fixed: Array, undone: tuple, done: tuple) -> Array:
-    """The table uint8 ``[agents, steps + 1, lanes]`` with one ``Change.fixed`` taken back and one made."""
+def fixing(
+    fixed: Array, undone: tuple[tuple[Array, Array, Array], ...], done: tuple[tuple[Array, Array, Array], ...]
+) -> Array:
+    """Take back one ``Change.fixed`` in the table uint8 ``[agents, steps + 1, lanes]`` and make another."""
     agents, length = fixed.shape[:2]
     agent, time = jnp.arange(agents, dtype=jnp.int32)[:, None, None], jnp.arange(length, dtype=jnp.int32)[:, None]
     for whose, when, _ in undone:
@@ -280,5 +283,5 @@ def fixing(fixed: Array, undone: tuple, done: tuple) -> Array:
 
 
 def child(split: Array, child: Array) -> jax.Array:
-    """The ``Branch`` of a child of a ``Split``, ``NONE`` after the last."""
+    """Return the ``Branch`` of a child of a ``Split``, ``NONE`` after the last."""
     return jnp.asarray(_BRANCHES.reshape(-1))[split * _BRANCHES.shape[1] + child]

@@ -83,21 +83,23 @@ def needs_wait(
     ``without_waiting`` tells apart.
     """
     without = without_waiting(instances, solutions, objective)
-    return (np.asarray(solutions.status) == Status.SOLVED) & (without == Status.UNSOLVABLE)
+    needed: np.ndarray = (np.asarray(solutions.status) == Status.SOLVED) & (without == Status.UNSOLVABLE)
+    return needed
 
 
 def waits(solutions: Solution) -> np.ndarray:
     """Return bool ``[...]``: the plan found contains a wait before an agent's (last) arrival, needed or not."""
     paths, lengths = np.asarray(solutions.plan.paths), np.asarray(solutions.plan.lengths)
     moved_to = np.arange(1, paths.shape[-1]) < lengths[..., None]
-    return np.any(moved_to & (paths[..., 1:] == paths[..., :-1]), axis=(-2, -1))
+    waiting: np.ndarray = np.any(moved_to & (paths[..., 1:] == paths[..., :-1]), axis=(-2, -1))
+    return waiting
 
 
 @runs_programs
 def without_waiting(
     instances: Instance, solutions: Solution, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> np.ndarray:
-    """The ``Status``, int32 ``[batch]`` or ``[]``, of looking for plans as cheap as the optimum without a wait.
+    """Look for plans as cheap as the optimum without a wait; return the ``Status``, int32 ``[batch]`` or ``[]``.
 
     Args:
       instances: ``[batch]``, or one without batch axes.
@@ -116,7 +118,8 @@ def without_waiting(
             f"the solutions are {np.shape(solutions.status)}: the instances are {np.shape(instances.size)}"
         )
     if np.ndim(instances.size) == 0:
-        return without_waiting(_batch_of(instances), _batch_of(solutions), objective)[0]
+        statuses: np.ndarray = without_waiting(_batch_of(instances), _batch_of(solutions), objective)[0]
+        return statuses
     status = np.array(solutions.status)
     asked = (status == Status.SOLVED) & waits(solutions)
     indices = np.flatnonzero(asked)
@@ -190,7 +193,7 @@ class _Task:
 
 
 def _solve_pairs(task: _Task, pending: np.ndarray) -> np.ndarray:
-    """Finds what each two agents cost alone together, and returns the indices of the instances not refuted by that."""
+    """Find what each two agents cost alone together, and return the indices of the instances not refuted by that."""
     if not len(pending):
         return pending
     agents = task.instances.max_agents
@@ -207,16 +210,18 @@ def _solve_pairs(task: _Task, pending: np.ndarray) -> np.ndarray:
             starts=instances.starts[at],
             goals=instances.goals[at],
         )
-        return search_pairs(two, bounds, task.may_wait, task.max_steps, task.objective)
+        solution: Solution = search_pairs(two, bounds, task.may_wait, task.max_steps, task.objective)
+        return solution
 
     found = _in_batches(search, np.arange(len(which)), _PAIRS)
     task.pair_costs[which, couple] = np.maximum(found.cost, 0)
     task.result.status[which[found.status == Status.UNSOLVABLE]] = Status.UNSOLVABLE
-    return pending[task.result.status[pending] == Status.OUT_OF_BUDGET]
+    undecided: np.ndarray = pending[task.result.status[pending] == Status.OUT_OF_BUDGET]
+    return undecided
 
 
 def _run(task: _Task, pending: np.ndarray, stage: _Stage) -> np.ndarray:
-    """Searches the pending instances, writes what is found, and returns the indices of those still undecided."""
+    """Search the pending instances, write the results, and return the indices of those still undecided."""
     if not len(pending):
         return pending
     any_board = np.zeros(stage.lanes, int)
@@ -227,12 +232,13 @@ def _run(task: _Task, pending: np.ndarray, stage: _Stage) -> np.ndarray:
     shares = [pending[thread::_THREADS] for thread in range(_THREADS)]
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(lambda share: _queue(task, share, stage, lanes), shares))
-    return pending[task.result.status[pending] == Status.OUT_OF_BUDGET]
+    undecided: np.ndarray = pending[task.result.status[pending] == Status.OUT_OF_BUDGET]
+    return undecided
 
 
 @runs_programs  # Settings of a thread are its own.
 def _queue(task: _Task, waiting: np.ndarray, stage: _Stage, search: Search) -> None:
-    """Searches the instances in a fixed number of lanes; a lane that is done takes the next one."""
+    """Search the instances in a fixed number of lanes; a lane that is done takes the next one."""
     search = _copy(search)
     held, done, started = np.full(stage.lanes, -1), np.ones(stage.lanes, bool), 0
     while True:
@@ -256,11 +262,14 @@ def _advance(task: _Task, stage: _Stage, search: Search, held: np.ndarray, renew
     instances, bounds = task.take(held)
     budget, searching = np.asarray(stage.iterations, np.int32), np.asarray(enough, np.int32)
     costs = task.pair_costs[held]
-    return advance(search, instances, bounds, costs, renewed, task.may_wait, budget, searching, task.objective)
+    advanced: Search = advance(
+        search, instances, bounds, costs, renewed, task.may_wait, budget, searching, task.objective
+    )
+    return advanced
 
 
 def _exhaust(task: _Task, index: int) -> None:
-    """Searches all joint positions of one instance, and writes what is found over what the stages said."""
+    """Search all joint positions of one instance, and overwrite the verdict of the stages."""
     instance, bound = task.take(index)
     status, path = search_exhaustively(instance, int(bound), bool(task.may_wait), task.objective)
     if status is Status.UNSOLVABLE:
@@ -283,11 +292,12 @@ def _batch_of(part: Any) -> Any:
 
 
 def _copy(search: Search) -> Search:
-    return jax.tree.map(lambda part: part.copy(), search)
+    copied: Search = jax.tree.map(lambda part: part.copy(), search)
+    return copied
 
 
 def _in_batches(function: Callable[[np.ndarray], Any], indices: np.ndarray, lanes: int) -> Any:
-    """The function's results for the indices, in numpy; None for no index. Batches are filled up with index -1."""
+    """Return the function's results for the indices, in numpy; None for no index. Index -1 fills up batches."""
     if not len(indices):
         return None
     filled = np.concatenate([indices, np.full(-len(indices) % lanes, -1, indices.dtype)])
@@ -296,12 +306,13 @@ def _in_batches(function: Callable[[np.ndarray], Any], indices: np.ndarray, lane
 
 
 def _with_nobody(instances: Instance) -> Instance:
-    """The instances as numpy arrays, and behind them one without agents, which costs the search nothing."""
+    """Return the instances in numpy and behind them one without agents, which costs the search nothing."""
     nobody = np.full((1, instances.max_agents), ABSENT, np.int32)
     zero = np.zeros(1, np.int32)
     no_holes = np.zeros((1, instances.max_size**2), bool)
     last = Instance(size=zero, num_agents=zero, holes=no_holes, starts=nobody, goals=nobody)
-    return jax.tree.map(lambda part, end: np.concatenate([np.asarray(part), end]), instances, last)
+    extended: Instance = jax.tree.map(lambda part, end: np.concatenate([np.asarray(part), end]), instances, last)
+    return extended
 
 
 def undecided(batch: int, max_agents: int, max_steps: int) -> Solution:

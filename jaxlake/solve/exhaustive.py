@@ -26,7 +26,7 @@ _FAR = 1 << 20
 def search_exhaustively(
     instance: Instance, cost_bound: int, may_wait: bool, objective: Objective
 ) -> tuple[Status, np.ndarray | None]:
-    """An optimal plan of at most a given cost, of any length.
+    """Find an optimal plan of at most a given cost, of any length.
 
     Args:
       instance: one, in numpy, with at least one agent.
@@ -98,7 +98,7 @@ def search_exhaustively(
 
 
 def _neighbours(instance: Instance) -> np.ndarray:
-    """The free cells next to each cell, ``[cells + 1, 4]``; ``cells`` for none, and none for holes."""
+    """Return the free cells next to each cell, ``[cells + 1, 4]``; ``cells`` for none, and none for holes."""
     size, cells = instance.max_size, instance.max_size**2
     axis = np.arange(size) < instance.size
     free = ~instance.holes.reshape(size, size) & axis[:, None] & axis
@@ -134,10 +134,11 @@ def _joint_steps(at: np.ndarray, options: np.ndarray, cell: np.ndarray) -> tuple
 
 
 def _walk_back(parents: np.ndarray, start: int, end: int, weights: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """The cells of the agents over time, ``[steps + 1, agents]``."""
+    """Return the cells of the agents over time, ``[steps + 1, agents]``."""
     states = [end]
     while states[-1] != start:
         states.append(int(parents[states[-1]]))
     cells = cell[np.arange(len(cell)), np.array(states[::-1])[:, None] // weights % cell.shape[1]]
     # Who parks stays where it is, which takes no time; all other steps lead elsewhere.
-    return cells[np.append(True, np.any(cells[1:] != cells[:-1], axis=1))]
+    path: np.ndarray = cells[np.append(True, np.any(cells[1:] != cells[:-1], axis=1))]
+    return path

@@ -83,7 +83,8 @@ def joint_values(instances: Instance, num_agents: int, convention: Convention | 
     num_agents = whole_number("num_agents", num_agents, 1)
     if num_agents > instances.max_agents:
         raise ValueError(f"num_agents = {num_agents} must be at most the instances' {instances.max_agents} agent slots")
-    return _joint_values(instances, num_agents, Convention(convention))
+    values: JointValues = _joint_values(instances, num_agents, Convention(convention))
+    return values
 
 
 @functools.partial(jax.jit, static_argnames=("num_agents", "convention"))
@@ -97,7 +98,7 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
     lanes = min(batch, max(32, _STATES // size ** (2 * num_agents)))
     groups = jnp.minimum(jnp.arange(-(-batch // lanes) * lanes, dtype=jnp.int32), batch - 1).reshape(-1, lanes)
 
-    def tables(group):
+    def tables(group: jax.Array) -> jax.Array:
         part = jax.tree.map(jnp.asarray, instances)[group]
         free, goals = jnp.moveaxis(free_cells(part), 0, -1), part.goals[:, :num_agents].T
         values = (_with_parking if convention is Convention.SUM_OF_COSTS else _without_parking)(free, goals)
@@ -109,7 +110,7 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
 
 
 def value(joint: JointValues, places: Array) -> jax.Array:
-    """The optimal cost-to-go, int32 ``[]``, of one instance's places int32 ``[agents]``; ``INFINITE`` for none."""
+    """Return the optimal cost-to-go, int32 ``[]``, of an instance's places int32 ``[agents]``, or ``INFINITE``."""
     return joint.values[tuple(jnp.moveaxis(jnp.asarray(places), -1, 0))].astype(jnp.int32)
 
 
@@ -144,7 +145,7 @@ def action_values(joint: JointValues, places: Array) -> jax.Array:
         swap = (to[..., one] == before[other]) & (to[..., other] == before[one])
         legal &= (to[..., one] != to[..., other]) & ~swap
 
-    def cost(ends):
+    def cost(ends: Array) -> jax.Array:
         later = value(joint, ends)
         return jnp.where(later == INFINITE, INFINITE, _step_cost(joint, places, ends) + later)
 
@@ -200,7 +201,7 @@ def _with_parking(free: Array, goals: Array) -> jax.Array:
 
 
 def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Array:
-    """The least of the seeds that can be reached plus what the steps to them cost, ``[cells, ..., cells, lanes]``.
+    """Return the least of reachable seeds plus the cost of the steps to them, ``[cells, ..., cells, lanes]``.
 
     Bellman's equation, iterated over all joint positions at once until nothing changes.
 
@@ -219,7 +220,7 @@ def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Ar
     home = [_on_grid(part, size) for part in home]
     inner = (slice(1, -1),) * (2 * agents)
 
-    def update(old, new):
+    def update(old: jax.Array, new: jax.Array) -> jax.Array:
         by_waiting: dict[tuple[int, ...], jax.Array] = {}
         for moves in itertools.product(range(len(STEPS)), repeat=agents):
             ahead = tuple(slice(1 + step, 1 + step + size) for move in moves for step in STEPS[move])
@@ -236,7 +237,7 @@ def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Ar
         # The update is the last operation of its kernel and in place; the margin stays as it is.
         return jax.lax.dynamic_update_slice(new, jnp.minimum(old[inner], best), (1,) * 2 * agents + (0,))
 
-    def twice(carry):
+    def twice(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         first, second, _ = carry
         second = update(first, second)
         first = update(second, first)
@@ -248,7 +249,8 @@ def _solve(free: Array, seed: Array, cost: int, home: Sequence[Array]) -> jax.Ar
     table = jnp.full((size + 2,) * 2 * agents + (lanes,), _FAR)
     table = jax.lax.dynamic_update_slice(table, seed, (1,) * 2 * agents + (0,))
     table, _, _ = jax.lax.while_loop(lambda carry: carry[2], twice, vary_alike((table, table, jnp.bool_(True))))
-    return table[inner].reshape(*[size * size] * agents, lanes)
+    values: jax.Array = table[inner].reshape(*[size * size] * agents, lanes)
+    return values
 
 
 def _along(cells: Array, axis: int, agents: int) -> Array:

@@ -13,7 +13,7 @@ from jaxlake.record import Array
 
 
 def materialize(on: Array, function: Callable[..., Any], *arguments: Any) -> Any:
-    """The function's results, in memory before anybody reads them.
+    """Return the function's results, in memory before anybody reads them.
 
     XLA's CPU fusion recomputes elementwise producers in every consumer, for every element it is broadcast to: 520 us
     instead of 8 for 40 operations on ``[256]`` that fill a ``[400, 256]``. It does so across optimization barriers, but
@@ -24,7 +24,7 @@ def materialize(on: Array, function: Callable[..., Any], *arguments: Any) -> Any
     """
     shapes = jax.eval_shape(function, *arguments)
 
-    def never(*_):
+    def never(*_: Any) -> Any:
         return jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
 
     return jax.lax.cond(on, function, never, *arguments)
@@ -44,8 +44,8 @@ def put(rows: Array, index: Array, row: Array, where: Array) -> jax.Array:
     return jnp.where(here.reshape(rows.shape[0], *[1] * (rows.ndim - 2), -1), row, rows)
 
 
-def fold(combine, values: Array) -> jax.Array:
-    """A reduction over the leading axis by halves; as a reduction it would not vectorise on a CPU."""
+def fold(combine: Callable[[Array, Array], jax.Array], values: Array) -> jax.Array:
+    """Reduce the leading axis by halves; XLA's own reduction would not vectorise on a CPU."""
     while values.shape[0] > 1:
         half = values.shape[0] // 2
         folded = combine(values[:half], values[half : 2 * half])

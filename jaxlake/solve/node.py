@@ -4,6 +4,7 @@ Everything is lane-minor, ``[..., lanes]``.
 """
 
 import itertools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -97,7 +98,7 @@ class Node(Record):
 def begin(
     instances: Instance, cost_bound: Array, pair_costs: Array, steps: int, objective: Objective
 ) -> tuple[Problem, Node]:
-    """The lanes of instances before their first iteration; the arguments as in ``tree.advance``, and the horizon."""
+    """Return the lanes of instances before their first iteration; arguments as in ``tree.advance``, and the horizon."""
     max_size, agents, lanes = instances.max_size, instances.max_agents, instances.size.shape[0]
     words = num_words(max_size)
     free = pack(jnp.moveaxis(free_cells(instances), 0, -1))
@@ -161,7 +162,7 @@ def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple
     words = free.shape[0]
     goal = one_hot(goals, words)
 
-    def grow(carry):
+    def grow(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         time, reached, distance, _ = carry
         grown = materialize(time >= 0, lambda reached: reached | (spread(reached, max_size) & free), reached)
         distance = jnp.where((distance < 0) & ~is_empty(grown & goal), time + 1, distance)
@@ -176,7 +177,7 @@ def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple
 
 
 def total(arrivals: Array, objective: Objective) -> jax.Array:
-    """The cost int32 ``[lanes]`` of arrivals ``[agents, lanes]``."""
+    """Return the cost int32 ``[lanes]`` of arrivals ``[agents, lanes]``."""
     if objective is Objective.SUM_OF_COSTS:
         return jnp.sum(arrivals, axis=0, dtype=jnp.int32)
     return jnp.max(arrivals, axis=0)

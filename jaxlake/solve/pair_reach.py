@@ -33,7 +33,7 @@ class Rules(Record):
 
 
 def word_type(size: int) -> np.dtype:
-    """The narrowest word that holds a row of a board of side at most 16."""
+    """Return the narrowest word that holds a row of a board of side at most 16."""
     return np.dtype(np.uint8 if size <= 8 else np.uint16)
 
 
@@ -56,12 +56,12 @@ def rules(free: Array, may_wait: Array) -> Rules:
 
 
 def empty(size: int, lanes: int) -> jax.Array:
-    """The empty set, with the empty boards and rows around it."""
+    """Return the empty set, with the empty boards and rows around it."""
     return jnp.zeros((_boards(size), size + 2, lanes), word_type(size))
 
 
 def single(cells: Array, size: int) -> jax.Array:
-    """The set of one joint position, int32 ``[2, lanes]``."""
+    """Return the set of one joint position, int32 ``[2, lanes]``."""
     at = _board_of(cells[0], size)
     row, column = jnp.divmod(cells[1], size)
     bit = jnp.left_shift(1, column).astype(word_type(size))
@@ -70,7 +70,7 @@ def single(cells: Array, size: int) -> jax.Array:
 
 
 def step(now: Array, before: Array, after: Array, spread: Array, rules: Rules) -> tuple[jax.Array, jax.Array]:
-    """Adds to ``after`` what is reached in one step from ``now`` and is neither in ``now`` nor in ``before``.
+    """Add to ``after`` what is reached in one step from ``now`` and is neither in ``now`` nor in ``before``.
 
     Joint moves can be undone, so a step from the positions at distance t leads to those at t - 1, t and t + 1; three
     sets, for the distances modulo 3, hold all that was reached and allow to walk back.
@@ -133,10 +133,10 @@ def views(sets: Sequence[jax.Array], cells: Array) -> tuple[jax.Array, jax.Array
     row, column = jnp.divmod(cells[1], size)
     bit = jnp.where(row == np.arange(size, dtype=np.int32)[:, None], jnp.left_shift(1, column), 0).astype(word)
 
-    def some(parts):
+    def some(parts: Sequence[jax.Array]) -> jax.Array:
         return functools.reduce(jnp.bitwise_or, parts)
 
-    def block(array, number):
+    def block(array: jax.Array, number: int) -> jax.Array:
         return array[number * across : (number + 1) * across]
 
     kept = jnp.concatenate([some([block(part & first, at) for at in range(size)]) for part in boards])
@@ -154,7 +154,7 @@ def views(sets: Sequence[jax.Array], cells: Array) -> tuple[jax.Array, jax.Array
 
 
 def predecessor(before: Array, cells: Array, may_wait: Array) -> jax.Array:
-    """A joint position, int32 ``[2, lanes]``, in ``before`` from which a step leads to the given one.
+    """Return a joint position, int32 ``[2, lanes]``, in ``before`` from which a step leads to the given one.
 
     There must be one, else the result means nothing. Among several, the first in the order of ``STEPS``, agent 0's
     before agent 1's.
@@ -197,7 +197,7 @@ def _board_of(cell: Array, size: int) -> Array:
 
 
 def _entered(now: Array, shift: int, avoid: tuple[int, int]) -> jax.Array:
-    """The bit of agent 0's cell where agent 1 can enter it from a neighbour other than ``avoid``.
+    """Return the bit of agent 0's cell where agent 1 can enter it from a neighbour other than ``avoid``.
 
     word ``[size, size + 1, lanes]``; what stands at a cell belongs to agent 0 at that cell plus ``shift``.
     """
@@ -206,7 +206,7 @@ def _entered(now: Array, shift: int, avoid: tuple[int, int]) -> jax.Array:
     per_row = (size + 1) * (size + 2)
     flat = now.reshape(-1, lanes)
 
-    def diagonal(near):
+    def diagonal(near: int) -> Array:
         # From one row of agent 0's cells to the next, the row of agent 1 moves on by one too.
         rows_on = {1: 0, -1: 0, size + 1: 1, -(size + 1): -1}[shift]
         start = (size + 2 + shift) * (size + 2) + rows_on + 1 + near
@@ -218,4 +218,5 @@ def _entered(now: Array, shift: int, avoid: tuple[int, int]) -> jax.Array:
     bit = np.where((column >= 0) & (column < size), np.left_shift(1, np.maximum(column, 0)), 0)
     bit = bit.astype(now.dtype)[:, None]
     some = [source for offset, source in sources.items() if offset != avoid]
-    return (some[0] | some[1] | some[2]) & bit
+    entered: jax.Array = (some[0] | some[1] | some[2]) & bit
+    return entered

@@ -8,6 +8,8 @@ goal. Sets of joint positions are bitboards (``pair_reach``), and no step of the
 
 import functools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -89,17 +91,17 @@ def search_pairs(
     lanes = min(64 if instances.max_size > 8 else 256, batch)
     lacking = -batch % lanes
 
-    def padded(part, value):
+    def padded(part: Array, value: int) -> jax.Array:
         return jnp.pad(part, ((0, lacking),) + ((0, 0),) * (part.ndim - 1), constant_values=value)
 
-    def pair(ends):
+    def pair(ends: Array) -> jax.Array:
         return padded(jnp.pad(ends, ((0, 0), (0, 2)), constant_values=ABSENT)[:, :2], ABSENT)
 
     size, starts, goals = padded(instances.size, 0), pair(instances.starts), pair(instances.goals)
     counts, bounds = padded(instances.num_agents, 0), padded(jnp.broadcast_to(cost_bound, (batch,)), 0)
     asked = (size, padded(instances.holes, False), starts, goals, counts, bounds)
 
-    def near(group):
+    def near(group: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         alone, rest = _distances(_problem(may_wait, *group))
         return alone.T, rest.reshape(-1, lanes).T
 
@@ -110,7 +112,7 @@ def search_pairs(
     order = _argsort(jnp.where(jnp.all(alone < _FAR, axis=1), jnp.min(alone, axis=1), np.uint8(0)))
     groups = len(order) // lanes
 
-    def next_group(carry):
+    def next_group(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         number, done, results = carry
         first_pass = number < groups
         group = jax.lax.cond(
@@ -162,7 +164,7 @@ def _problem(
 def _search(
     problem: _Problem, alone: Array, rest: Array, max_steps: int, objective: Objective, leave: Array
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    """Searches until at most ``leave`` of the lanes, with the ``_distances``, are undecided.
+    """Search until at most ``leave`` of the lanes, with the ``_distances``, are undecided.
 
     Returns:
       bool ``[lanes]``, decided; and of those that are the status, cost, lower bound, steps searched, all ``[lanes]``,
@@ -180,8 +182,8 @@ def _search(
     packed = jnp.where(rest < _FAR, (rest.astype(jnp.uint16) << _CELL_BITS) | cell, _NO_CELL)
     packed = jnp.pad(packed, ((0, 0), (0, 0), (0, 1), (0, 0)), constant_values=_NO_CELL)
 
-    def park(best: _Parking, times, sets) -> tuple[_Parking, jax.Array]:
-        """The best with the joint positions that were reached at three times; and how much was reached at the first."""
+    def park(best: _Parking, times: Sequence[Array], sets: Sequence[jax.Array]) -> tuple[_Parking, jax.Array]:
+        """Add the joint positions that were reached at three times; return also how much was reached at the first."""
         rows, boards, weight = reach.views(sets, problem.goals)
         bit = np.arange(size + 1).astype(rows.dtype)[:, None]
         last = [jnp.where((rows[:, row, None] >> bit) & 1 != 0, packed[1, row], _NO_CELL) for row in range(size)]
@@ -193,14 +195,15 @@ def _search(
                 best = improve(best, time, agent, nearest[3 * agent + number])
         return best, weight
 
-    def improve(best, time, agent, nearest):
-        """The best, given that the agent can park at that time with the other one ``nearest`` (packed) to its goal."""
+    def improve(best: _Parking, time: Array | int, agent: int, nearest: Array) -> _Parking:
+        """Return the best, given that the agent can park then with the other one ``nearest`` (packed) to its goal."""
         left = (nearest >> _CELL_BITS).astype(jnp.int32)
         key = 2 * (costs * time + left) + (time + left > max_steps)
         better = (nearest != _NO_CELL) & (key < best.key)
         other = (nearest & ((1 << _CELL_BITS) - 1)).astype(jnp.int32)
-        new = _Parking(key=key, time=time, agent=agent, other=other)
-        return jax.tree.map(lambda value, known: jnp.where(better, value, known), new, best)
+        new = best.replace(key=key, time=time, agent=agent, other=other)
+        improved: _Parking = jax.tree.map(lambda value, known: jnp.where(better, value, known), new, best)
+        return improved
 
     nothing = jnp.zeros(lanes, jnp.int32)
     best = _Parking(key=2 * (problem.cost_bound + 1), time=nothing, agent=nothing, other=nothing)
@@ -214,11 +217,11 @@ def _search(
     start = reach.single(problem.starts, size)
     rules = reach.rules(problem.free, problem.may_wait)
 
-    def is_open(best, time):
+    def is_open(best: _Parking, time: Array | int) -> jax.Array:
         """Whether a plan in which nobody parks before that time can be better."""
         return both & connected & (2 * total(jnp.maximum(alone, time), axis=0) < best.key)
 
-    def three_steps(carry):
+    def three_steps(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         time, sets, spread, best, is_active, weight, steps = carry
         sets = list(sets)
         for now in range(3):
@@ -272,7 +275,7 @@ def _paths(
     cells = jnp.where(agent == best.agent, problem.goals, best.other)
     paths = jnp.broadcast_to(cells.astype(jnp.int8), (max_steps + 3, 2, lanes))
 
-    def back(carry):
+    def back(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         last, cells, paths = carry
         for ahead in range(3):
             time = last - ahead
@@ -289,7 +292,7 @@ def _paths(
     left = solved * _pick(walks.reshape(-1, lanes), best.other).astype(jnp.int32)
     end = parking + left
 
-    def forward(carry):
+    def forward(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         time, at, left, paths = carry
         row, column = jnp.divmod(at, size)
         following = at
@@ -318,7 +321,7 @@ def _distances(problem: _Problem) -> tuple[jax.Array, jax.Array]:
     near = jnp.where(free & jnp.tile(cell == goals, (2, 1, 1, 1)), np.uint8(0), _FAR)
     near = jnp.pad(near, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=_FAR)
 
-    def spread(old, new):
+    def spread(old: jax.Array, new: jax.Array) -> jax.Array:
         nearest = jnp.minimum(
             jnp.minimum(old[:, :-2, 1:-1], old[:, 2:, 1:-1]), jnp.minimum(old[:, 1:-1, :-2], old[:, 1:-1, 2:])
         )
@@ -326,7 +329,7 @@ def _distances(problem: _Problem) -> tuple[jax.Array, jax.Array]:
         nearer = jnp.where(free, jnp.minimum(own, nearest + np.uint8(1)), _FAR)
         return jax.lax.dynamic_update_slice(new, nearer, (0, 1, 1, 0))
 
-    def spread_on(carry):
+    def spread_on(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         first, second, _ = carry
         for _ in range(2):
             second = spread(first, second)

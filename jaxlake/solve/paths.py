@@ -5,6 +5,8 @@ tree nor the meaning of the obstacles.
 """
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -72,19 +74,19 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     goal = one_hot(query.goal, words)
     may_stay = jnp.where(query.may_wait, jnp.uint32(0xFFFFFFFF), jnp.uint32(0))
 
-    def resting(time):
+    def resting(time: Array) -> tuple[jax.Array, jax.Array]:
         """Cells that may be left at a time, and cells that may be stayed on until the next."""
         parked = jnp.where(time >= query.park_from, goal, jnp.uint32(0))
         early = jnp.where(time == query.park_from - 1, goal, jnp.uint32(0))
         return ~parked, (may_stay & ~early) | parked
 
-    def reach(reached, time):
+    def reach(reached: Array, time: Array) -> Array:
         # Agents that should be parked spread too: to mask before the shifts would be four times as slow, and the sweep
         # backward leaves them out.
         _, stay = resting(time)
         return (spread(reached, max_size) | (reached & stay)) & query.allowed[time + 1]
 
-    def forward(carry):
+    def forward(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         time, reached, table, end, done = carry
         reached = materialize(time >= 0, reach, reached, time)
         time += 1
@@ -106,7 +108,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     )
     last, _, table, end, _ = jax.lax.while_loop(lambda carry: (carry[0] < steps) & ~jnp.all(carry[-1]), forward, carry)
 
-    def lead(leading, clean, time):
+    def lead(leading: Array, clean: Array, time: Array) -> tuple[jax.Array, jax.Array]:
         leave, stay = resting(time)
         crossed = [part[time] for part in query.crossed]
         leading = (spread(leading, max_size) & leave | (leading & stay)) & table[time]
@@ -114,7 +116,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
         ends = time == end
         return jnp.where(ends, goal, leading), jnp.where(ends, goal, clean & ~query.occupied[time])
 
-    def backward(carry):
+    def backward(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         time, leading, clean, tables, narrow = carry
         leading, clean = materialize(time >= 0, lead, leading, clean, time)
         narrow = jax.lax.dynamic_update_index_in_dim(narrow, is_single(leading), time, axis=0)
@@ -130,7 +132,7 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
     carry = (last - 1, leading, leading, (rows, rows), narrow)
     _, _, _, (leading, clean), narrow = jax.lax.while_loop(lambda carry: carry[0] >= 0, backward, carry)
 
-    def options(here, time):
+    def options(here: Array, time: Array) -> tuple[Array, Array]:
         leave, stay = resting(time)
         moves = [shifted(here & leave, by) for by in offsets(max_size)]
         free = here & stay
@@ -139,13 +141,13 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
         every = moves[0] | moves[1] | moves[2] | moves[3] | (here & stay)
         return free & clean[time + 1], every & leading[time + 1]
 
-    def choose(good, other, here):
+    def choose(good: Array, other: Array, here: Array) -> tuple[jax.Array, jax.Array]:
         """Without a conflict before anything else, and moving before waiting."""
         choice = jnp.where(is_empty(good), other, good)
         moving = choice & ~here
         return lowest(jnp.where(is_empty(moving), choice, moving))
 
-    def follow(carry):
+    def follow(carry: tuple[Any, ...]) -> tuple[Any, ...]:
         time, here, path = carry
         good, other = materialize(time >= 0, options, here, time)
         following, cell = materialize(time >= 0, choose, good, other, here)
@@ -166,7 +168,8 @@ def shortest_paths(query: Query, max_size: int, earliest: bool) -> Answer:
 
 def obstacles(cells: Array, words: int) -> jax.Array:
     """Return where any of the agents on uint8 ``[agents, steps, lanes]`` is, ``[steps, words, lanes]``."""
-    return functools.reduce(jnp.bitwise_or, one_hot(cells, words))
+    union: jax.Array = functools.reduce(jnp.bitwise_or, one_hot(cells, words))
+    return union
 
 
 def swaps(cells: Array, max_size: int, words: int) -> tuple[jax.Array, ...]:
@@ -188,7 +191,7 @@ def spread(board: Array, max_size: int) -> Array:
     return up | down | left | right
 
 
-def _spread_back(board: Array, crossed: list[jax.Array], max_size: int) -> Array:
+def _spread_back(board: Array, crossed: Sequence[Array], max_size: int) -> Array:
     """From where a move that crosses nobody leads into the sets ``[..., words, lanes]``."""
     parts = [shifted(board, -by) & ~ban for by, ban in zip(offsets(max_size), crossed, strict=True)]
     return parts[0] | parts[1] | parts[2] | parts[3]

@@ -71,7 +71,7 @@ def advance(
     enough: Array,
     objective: Objective,
 ) -> Search:
-    """Starts some lanes anew and searches until few are left.
+    """Start some lanes anew and search until few are left.
 
     Args:
       search: state of all lanes; consumed.
@@ -87,7 +87,7 @@ def advance(
     fresh = begin(instances, cost_bound, pair_costs, steps, objective)
     problem, node = jax.tree.map(lambda new, old: jnp.where(renewed, new, old), fresh, (search.problem, search.node))
 
-    def iterate(carry):
+    def iterate(carry: tuple[Node, jax.Array]) -> tuple[Node, jax.Array]:
         node, _ = carry
         node = _iterate(problem, node, may_wait, iterations, instances.max_size, objective)
         return node, jnp.sum(is_running(node, iterations), dtype=jnp.int32)
@@ -275,7 +275,7 @@ def _decide(problem: Problem, node: Node, budget: Array, objective: Objective) -
 
 
 def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait: Array, max_size: int) -> Query:
-    """Moves of one agent per lane under the constraints, and the places of the others."""
+    """Return one agent's moves per lane under the constraints, and the places of the others."""
     agents, length, words, _ = node.forbidden.shape
     mine = jnp.arange(agents, dtype=jnp.int32)[:, None] == agent
     times = jnp.arange(length, dtype=jnp.int32)[:, None]
@@ -284,15 +284,16 @@ def _query(problem: Problem, node: Node, agent: Array, deadline: Array, may_wait
     others = jnp.where(mine[:, None], jnp.uint8(NOWHERE), node.paths & np.uint8(NARROW - 1))
     goal = pick(problem.goals, agent)
 
-    def allow(node, others_fixed, agent):
+    def allow(node: Node, others_fixed: Array, agent: Array) -> Array:
         must = pick(node.fixed, agent)
         parked = (times >= node.park_max[:, None]) & (jnp.arange(agents, dtype=jnp.int32)[:, None] != agent)[:, None]
         parked_on = jnp.where(parked, problem.goals[:, None], jnp.uint8(NOWHERE))
         banned = pick(node.forbidden, agent) | obstacles(others_fixed, words) | obstacles(parked_on, words)
         only = jnp.where((must == NOWHERE)[:, None], jnp.uint32(0xFFFFFFFF), one_hot(must, words))
-        return problem.free & ~banned & only
+        allowed: Array = problem.free & ~banned & only
+        return allowed
 
-    def latest(allowed, goal):
+    def latest(allowed: Array, goal: Array) -> jax.Array:
         return fold(jnp.maximum, jnp.where(is_empty(allowed & one_hot(goal, words)), times + 1, 0))
 
     others_fixed, others, goal = materialize(on, lambda *a: a, others_fixed, others, goal)
@@ -313,7 +314,7 @@ def results(search: Search, lanes: np.ndarray, max_size: int, max_steps: int, ob
     """Return what some lanes found, in numpy; each path is cut at its arrival and the plan empty unless solved."""
     node, problem = search.node, search.problem
 
-    def of(part):
+    def of(part: Array) -> np.ndarray:
         return np.asarray(part)[..., lanes]
 
     status = of(node.status)
@@ -345,14 +346,16 @@ def read(stack: Level, at: Array) -> Level:
     """Return the level at ``at`` of each lane's stack."""
     lane = jnp.arange(at.shape[0], dtype=jnp.int32)
 
-    def read(rows):
+    def read(rows: Array) -> Array:
         if rows.ndim == 2:
             return rows[at, lane]
         return rows[at, :, lane].T
 
-    return jax.tree.map(read, stack)
+    level: Level = jax.tree.map(read, stack)
+    return level
 
 
 def write(stack: Level, at: Array, level: Level, where: Array) -> Level:
     """Return the stack with ``level`` at ``at`` in the lanes of ``where``."""
-    return jax.tree.map(lambda rows, row: put(rows, at, row, where), stack, level)
+    written: Level = jax.tree.map(lambda rows, row: put(rows, at, row, where), stack, level)
+    return written

@@ -295,7 +295,7 @@ def _numbered(tokens: list[re.Match[str]]) -> bool:
     return any(token.lastgroup == "number" for token in tokens)
 
 
-def _read_line(tokens: list[re.Match[str]], side: int, compass: bool) -> Body:
+def _read_line(tokens: list[re.Match[str]], side: int, compass: bool) -> Body:  # noqa: C901 - one pass, one state
     kinds = [token.lastgroup or "" for token in tokens]
     moves = _COMPASS if compass else _MOVES
     named = [moves.get(token[0].lower()) if kind == "word" else None for token, kind in zip(tokens, kinds, strict=True)]
@@ -362,7 +362,7 @@ def _read_line(tokens: list[re.Match[str]], side: int, compass: bool) -> Body:
 
 
 def _letters(run: str, moves: dict[str, Action]) -> list[Step]:
-    """The moves of a run of letters, each with a number before it or behind it: RRD, 3R2D, R3D2."""
+    """Return the moves of a run of letters, each with a number before it or behind it: RRD, 3R2D, R3D2."""
     counted = _BEFORE.findall(run) if run[0].isdecimal() else [pair[::-1] for pair in _AFTER.findall(run)]
     return [moves[letter.lower()] for count, letter in counted for _ in range(int(count or 1))]
 

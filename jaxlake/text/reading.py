@@ -124,7 +124,7 @@ class _Limits(NamedTuple):
     starts: Sequence[int] | Array | None
 
     def start(self, agent: str) -> int | None:
-        """The agent's start, ``OUTSIDE`` if the board has no such agent, None if starts are not known."""
+        """Return the agent's start, ``OUTSIDE`` if the board has no such agent, None if starts are not known."""
         if self.starts is None:
             return None
         known = len(agent) < 7 and int(agent) < len(self.starts) and self.starts[int(agent)] >= 0
@@ -169,7 +169,7 @@ class _Answer:
 
 
 def _settled(path: list[int]) -> list[int]:
-    """The path without waits at its end, which say nothing."""
+    """Return the path without the waits at its end, which say nothing."""
     end = len(path)
     while end > 1 and path[end - 1] == path[end - 2]:
         end -= 1
@@ -177,7 +177,7 @@ def _settled(path: list[int]) -> list[int]:
 
 
 def _find(text: str, limits: _Limits) -> tuple[Paths, list[str]]:
-    """The path of each agent by its number, nothing if no answer counts, and what is wrong in words."""
+    """Return the path of each agent by its number, nothing if no answer counts, and what is wrong in words."""
     spoken = text
     for tag in _THOUGHTS if "<" in text else ():
         spoken = spoken.rpartition(f"</{tag}>")[2]
@@ -227,7 +227,7 @@ class _Entry(NamedTuple):
 
 
 def _answers(spoken: str, limits: _Limits) -> tuple[list[_Answer], set[str], str]:
-    """The answers of a text in turn, the agents that it names, and the words behind the last answer.
+    """Return the answers of a text in turn, the agents that it names, and the words behind the last answer.
 
     Paths told in prose count only where more agents have one that way than have one written down.
     """
@@ -246,7 +246,7 @@ def _answers(spoken: str, limits: _Limits) -> tuple[list[_Answer], set[str], str
 
 
 def _most(answers: list[_Answer]) -> int:
-    """The number of agents of the complete answers that name the most."""
+    """Return the number of agents of the complete answers that name the most."""
     return max((len(answer.paths) for answer in answers if not answer.faults), default=0)
 
 
@@ -295,7 +295,7 @@ def _entries(text: str, compass: bool, limits: _Limits) -> tuple[list[_Entry], s
 
 
 def _grouped(entries: list[_Entry], text: str, limits: _Limits) -> tuple[list[_Answer], int]:
-    """The answers that the entries make, and where the last path of them begins."""
+    """Return the answers that the entries make, and where their last path begins."""
     answers: list[_Answer] = []
     since = 0
     for entry in entries:
@@ -315,7 +315,7 @@ def _grouped(entries: list[_Entry], text: str, limits: _Limits) -> tuple[list[_A
 
 
 def _unlabelled(text: str, compass: bool, limits: _Limits) -> list[_Answer]:
-    """The answer of a text that is nothing but as many paths as there are agents, each from its agent's start."""
+    """Return the answer of a text of nothing but as many paths as there are agents, each from its agent's start."""
     lines = [line for line in re.sub(r"\][\s,]*+\[(?=\s*+[\[(])", "\n", text).split("\n") if line.strip()]
     starts = limits.known_starts
     answer = _Answer("")
@@ -331,7 +331,7 @@ def _unlabelled(text: str, compass: bool, limits: _Limits) -> list[_Answer]:
 
 
 def _add(answers: list[_Answer], entry: _Entry, limits: _Limits, lead: str) -> str:
-    """Adds an entry to the last answer, or to a new one, and returns what is wrong with it, if anything."""
+    """Add an entry to the last answer, or to a new one, and return what is wrong with it, if anything."""
     agent, time, body = entry.agent, entry.time, entry.body
     start, side = limits.start(agent), limits.max_size
     last = answers[-1] if answers else None
@@ -364,7 +364,7 @@ def _add(answers: list[_Answer], entry: _Entry, limits: _Limits, lead: str) -> s
 
 
 def _choose(answers: list[_Answer], mentioned: set[str], behind: str) -> tuple[Paths, list[str]]:
-    """The paths of the answer that counts, nothing if none does, and what is wrong; the reason for nothing is last."""
+    """Return the paths of the answer that counts, nothing if none does, and the problems, the decisive one last."""
     if not answers:
         return {}, ["no line begins with an agent's number and a colon"]
     most = _most(answers)
@@ -402,7 +402,7 @@ def _is_meant(lead: str) -> bool:
 
 
 def _numbered_from_zero(named: Paths, limits: _Limits, problems: list[str]) -> tuple[Paths, list[str]]:
-    """The paths with agents numbered from 0 where they are numbered from 1 and the starts show it; nothing in doubt."""
+    """Renumber the agents from 0 where they are numbered from 1 and the starts show it; return nothing in doubt."""
     numbers = sorted(int(agent) for agent in named if len(agent) < 7)
     agents = len(limits.known_starts)
     if not numbers or numbers != list(range(1, agents + 1)):
@@ -413,7 +413,7 @@ def _numbered_from_zero(named: Paths, limits: _Limits, problems: list[str]) -> t
 
 
 def _plans(named: Sequence[Paths], max_agents: int, max_steps: int) -> Plan:
-    """The plans ``[batch]`` that hold the paths of the agents for whom there is room."""
+    """Return the plans ``[batch]`` that hold the paths of the agents for whom there is room."""
     paths = np.full((len(named), max_agents, max_steps + 1), ABSENT, np.int32)
     lengths = np.zeros((len(named), max_agents), np.int32)
     numbers = list(map(str, range(max_agents)))

@@ -114,7 +114,7 @@ def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop:
 
 
 def number_cells(agents: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Number the cells, a number of agents with a size, by agents, then by size: int ``[boards]`` from 0 on."""
+    """Count the cells, a number of agents with a size, by agents, then by size, from 0 on: int ``[boards]``."""
     cells = list(zip(agents.tolist(), size.tolist(), strict=True))
     ordered = sorted(set(cells), key=lambda cell: (cell[0], Kind.of(cell[1])))
     places = {cell: place for place, cell in enumerate(ordered)}

@@ -32,7 +32,7 @@ class BoardSet:
 
     @classmethod
     def of(cls, policy: Policy, boards: Dataset) -> "BoardSet":
-        """Writes the prompts of boards; see `Policy.prompts` for what it raises."""
+        """Write the prompts of boards; see `Policy.prompts` for what it raises."""
         return cls(policy.prompts(boards.instances), np.asarray(boards.solutions.cost), boards.kinds)
 
 

@@ -202,12 +202,12 @@ def summary(updates: list[dict[str, float]]) -> dict[str, float]:
 
 
 def rounds_optimizer(config: Config) -> optax.GradientTransformation:
-    """The optimizer of all rounds; its learning rate runs its course over `planned_updates`."""
+    """Return the optimizer of all rounds; its learning rate runs its course over `planned_updates`."""
     return make_optimizer(config.grpo, planned_updates(config))
 
 
 def planned_updates(config: Config) -> int:
-    """Updates of all rounds together, over which the learning rate runs its course; with dynamic sampling the most."""
+    """Return the updates of all rounds together, the learning rate's course; with dynamic sampling the most."""
     rounds, settings = config.rounds, config.grpo
     steps = rounds.epochs * (rounds.instances // settings.prompts)
     rehearsals = steps // settings.engineer_every if settings.engineer_every else 0

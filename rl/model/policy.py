@@ -43,7 +43,7 @@ class Prompts:
         return len(self.tokens)
 
     def take(self, rows: np.ndarray | slice) -> "Prompts":
-        """The prompts at `rows`, in that order."""
+        """Return the prompts at `rows`, in that order."""
         chosen = np.arange(len(self))[rows]
         return Prompts(self.instances[chosen], [self.tokens[i] for i in chosen])
 
@@ -60,7 +60,7 @@ class Policy:
 
     @classmethod
     def create(cls, config: Config, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
-        """The policy and its first parameters: those in `checkpoint`, or random ones drawn by `seed_key`.
+        """Return the policy and its first parameters: those in `checkpoint`, or random ones drawn by `seed_key`.
 
         Raises:
           ConfigError: if the checkpoint cannot be read, is not of `model.shape`, is not the same on all processes, or
@@ -91,7 +91,7 @@ class Policy:
 
     @classmethod
     def load(cls, config: Config, folder: Path | str, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
-        """The policy in a folder that `save` wrote, or in any checkpoint's where `config` has no adapters.
+        """Load the policy from a folder that `save` wrote, or from any checkpoint's where `config` has no adapters.
 
         With adapters it is what was trained, the base of `config` and they beside it, and not their rounded merge. Of a
         hub's model it is the revision that they were trained from.
@@ -112,7 +112,7 @@ class Policy:
         return cls.create(config.model_copy(update={"model": model}), seed_key)
 
     def prompts(self, instances: Instance) -> Prompts:
-        """Writes and tokenizes the user message of each instance ``[n]``.
+        """Write and tokenize the user message of each instance ``[n]``.
 
         Raises:
           ConfigError: if one does not fit `text.max_prompt_tokens`, `text.style` names no function, or the model always
@@ -138,7 +138,7 @@ class Policy:
         return f"{name} with {count / 1e6:.2f} M parameters{of_them} on {devices.size} x {devices.flat[0].device_kind}"
 
     def rollout_parameters(self, parameters: nnx.State) -> nnx.State:
-        """The parameters as the samplers want them: cast to the compute dtype, whole on every row of the mesh."""
+        """Return the parameters for the samplers: cast to the compute dtype, whole on every row of the mesh."""
         return for_rollout(parameters, self.shape.dtype, self.mesh)
 
     @functools.cached_property
@@ -177,7 +177,7 @@ class Policy:
         )
 
     def judge(self, prompts: Prompts, rollout: Rollout, optima: Array) -> Verdict:
-        """Reads the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
+        """Read the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
         samples = len(rollout.tokens) // len(prompts)
         instances, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (prompts.instances, optima))
         plans = self.read(instances, rollout)
@@ -185,7 +185,7 @@ class Policy:
         return jax.tree.map(np.asarray, verify(instances, plans, optima, objective=objective))
 
     def read(self, instances: Instance, rollout: Rollout) -> Plan:
-        """The plans ``[B]`` that answers to these instances tell, with room for ``MAX_STEPS``."""
+        """Return the plans ``[B]`` that answers to these instances tell, with room for ``MAX_STEPS``."""
         return text.parse_batch(
             self.texts(rollout.tokens, rollout.mask),
             max_size=instances.max_size,
@@ -194,7 +194,7 @@ class Policy:
         )
 
     def texts(self, tokens: Array, mask: Array) -> list[str]:
-        """The texts of answers ``[B, T]``, each with the tag of a thought that its prompt has begun.
+        """Return the texts of answers ``[B, T]``, each with the tag of a thought that its prompt has begun.
 
         Without it a thought that is cut off would read as an answer, and a plan that it only considers would count.
         """
@@ -220,7 +220,7 @@ class Policy:
         return generate
 
     def grammar_sampler(self) -> GrammarSampler:
-        """The sampler that writes the next configuration: thinks first, then is held to a grammar."""
+        """Return the sampler that writes the next configuration: it thinks first, then a grammar holds it."""
         return GrammarSampler(self.sampler, self.tokenizer, self.config.engineer, self.config.text.early_stop)
 
     @property
@@ -249,7 +249,7 @@ class Policy:
         return self.identity | self.revision | ({"base": fingerprint(base)} if jax.tree.leaves(base) else {})
 
     def save(self, folder: Path, parameters: nnx.State) -> None:
-        """Writes model and tokenizer as a Hugging Face folder; every process of a job calls this.
+        """Write model and tokenizer as a Hugging Face folder; every process of a job calls this.
 
         Adapters are merged into the model, and written for themselves, in PEFT's format, to `adapters` in that folder:
         merged into a base in bfloat16 they are rounded. `load` reads what was trained.
@@ -276,7 +276,7 @@ def pin(config: Config, source: Mapping[str, str]) -> Config:
 
 
 def checkpoint(settings: ModelSection) -> Path | None:
-    """The folder of the first parameters: that of `model.path`, or without one the shipped model's where `model.shape`
+    """Return the folder of the first parameters: `model.path`'s, or without one the shipped model's where `model.shape`
     is its name. None: they are random.
 
     Raises:
@@ -288,7 +288,7 @@ def checkpoint(settings: ModelSection) -> Path | None:
 
 
 def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:
-    """The shape of the checkpoint in `folder`, or without one that of `model.shape`, computed as the settings say.
+    """Return the shape of the checkpoint in `folder`, or without one `model.shape`, computed as the settings say.
 
     Raises:
       ConfigError: if both are given and differ.

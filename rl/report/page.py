@@ -71,11 +71,11 @@ def headline(run: Run) -> str:
     if not before:
         return f"Valid plans on validation {last.name} training: {100 * last.valid_share:.0f} %."
     first = next((stage for stage in before if stage.name == "warm start"), before[0])
-    shares = {"greedy": [stage.valid_share for stage in (first, last)]}
+    shares: dict[str, list[float | None]] = {"greedy": [stage.valid_share for stage in (first, last)]}
     shares["sampled"] = [stage.evidence.sampled_valid for stage in (first, last)]
     ways = (
         f"from {100 * one:.0f} % to {100 * other:.0f} % ({way})"
         for way, (one, other) in shares.items()
-        if None not in (one, other)
+        if one is not None and other is not None
     )
     return f"From {first.name} to {last.name}, valid plans on validation went {' and '.join(ways)}."

@@ -78,7 +78,7 @@ def _validation_points(axes: Axes, points: Sequence[tuple[float, Stage | None]],
     sampled = [
         (x, e.sampled_valid, e.sampled_valid - 1.96 * e.sampled_se, e.sampled_valid + 1.96 * e.sampled_se)
         for x, e in reached
-        if e.sampled_valid is not None
+        if e.sampled_valid is not None and e.sampled_se is not None
     ]
     for rows, before, marker, colour, label in (
         (greedy, 1.4 * shift, "o", BLUE, "validation: greedy"),

@@ -61,8 +61,10 @@ def shares(stage: Stage) -> dict[Kind | None, dict[str, Share]]:
         by_kind[kind] = {name: Share.of(getattr(row, name), row.n) for name in ("valid", "optimal")}
         if row.sampled_valid is not None:
             by_kind[kind]["sampled"] = Share(row.sampled_valid)
-    if evidence.sampled_se:  # Zero where every prompt has the same share: no interval rather than one without width.
-        mean, half = evidence.sampled_valid, 1.96 * evidence.sampled_se
+    mean = evidence.sampled_valid
+    if mean is not None and evidence.sampled_se:
+        # Zero where every prompt has the same share: no interval rather than one without width.
+        half = 1.96 * evidence.sampled_se
         by_kind[None]["sampled"] = Share(mean, max(0.0, mean - half), min(1.0, mean + half))
     return by_kind
 

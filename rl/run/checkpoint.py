@@ -85,7 +85,7 @@ class Checkpoints:
         return ocp.CheckpointManager(self.folder, options=options, item_handlers=handlers)
 
     def save(self, snapshot: Snapshot) -> None:
-        """Saves all of it as one atomic step, with a digest of every array and of everything else.
+        """Save all of it as one atomic step, with a digest of every array and of everything else.
 
         Returns when the arrays are copied, and the writing continues; on a CPU, when all is written.
 
@@ -161,7 +161,7 @@ class Checkpoints:
         say: Callable[[str], None],
         source: Mapping[str, str] = MappingProxyType({}),
     ) -> Snapshot | None:
-        """The latest checkpoint that is whole, None without any; damaged ones after it are set aside.
+        """Return the latest checkpoint that is whole, None without any; set damaged ones after it aside.
 
         Damage is whatever makes a file unreadable or an array, or anything else, differ from its digest.
 
@@ -206,7 +206,7 @@ class Checkpoints:
         return None, problems
 
     def _read(self, step: int) -> tuple[Progress, dict[str, Any]]:
-        """The progress, and all that is no array, checked."""
+        """Return the progress, and all that is no array, checked."""
         try:
             saved = json.loads((self.folder / str(step) / "progress" / "metadata").read_text(encoding="utf-8"))
             record = saved["record"]
@@ -219,7 +219,7 @@ class Checkpoints:
             raise _Damaged("progress is not what was saved") from None
 
     def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any]:
-        """The arrays as `wanted`, their sums not yet checked."""
+        """Load the arrays as `wanted`, their sums not yet checked."""
         # The handler and no checkpointer: that has barriers, and where one process fails another would wait in them.
         handler, folder = ocp.PyTreeCheckpointHandler(), self.folder / str(step) / "arrays"
         # Partial, as a fork's first checkpoint may hold a reference that the fork has no use for.

@@ -111,7 +111,7 @@ class RunDirectory:
         )
 
     def close(self) -> None:
-        """Waits until everything is written, and lets go of the folder."""
+        """Wait until everything is written, and let go of the folder."""
         try:
             self.checkpoints.close()
         finally:
@@ -155,7 +155,7 @@ class RunDirectory:
         return log.exists() and '"phase": "round"' in log.read_text(encoding="utf-8")
 
     def write(self, name: str, content: str | dict | list) -> None:
-        """Writes a file of the run whole or not at all; what is no string becomes JSON."""
+        """Write a file of the run whole or not at all; what is no string becomes JSON."""
         if not distributed.is_main():
             return
         target = self.path / name
@@ -165,7 +165,7 @@ class RunDirectory:
         write_whole(target, content.encode())
 
     def amend(self, name: str, values: dict[str, Any]) -> None:
-        """Adds keys to a JSON file of the run, and to the objects in it."""
+        """Add keys to a JSON file of the run, and to the objects in it."""
         if distributed.is_main():
             held = json.loads((self.path / name).read_text(encoding="utf-8"))
             for key, value in values.items():
@@ -180,7 +180,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def replaced(self, name: str) -> Iterator[Path]:
-        """A fresh folder to write into, which takes the place of `name` once it is whole.
+        """Give a fresh folder to write into, which takes the place of `name` once it is whole.
 
         Between two renames there is no such folder for a moment, never half a one.
         """
@@ -196,7 +196,7 @@ class RunDirectory:
             shutil.rmtree(old, ignore_errors=True)
 
     def save(self, snapshot: Snapshot) -> None:
-        """Saves a checkpoint that knows how long the logs are; see `Checkpoints.save`."""
+        """Save a checkpoint that knows how long the logs are; see `Checkpoints.save`."""
         for name in LOGS:
             log = self.path / name
             if distributed.is_main() and log.exists():
@@ -206,7 +206,7 @@ class RunDirectory:
         self.checkpoints.save(snapshot)
 
     def cut_logs(self, progress: Progress) -> None:
-        """Drops what was logged after a checkpoint; those steps are done again."""
+        """Drop what was logged after a checkpoint; those steps are done again."""
         for name, length in progress.log_bytes.items():
             if distributed.is_main() and (self.path / name).exists():
                 os.truncate(self.path / name, length)

@@ -45,7 +45,7 @@ class Progress:
     log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
 
     def begin_round(self, lake: dict[str, Any], rationale: str) -> None:
-        """Notes the configuration of the round that begins, and what its engineer thought."""
+        """Note the configuration of the round that begins, and what its engineer thought."""
         self.lake, self.rationale, self.training = lake, rationale, None
 
     def end_round(self, realised: dict[str, Any], evidence: dict[str, Any]) -> None:

@@ -45,7 +45,7 @@ class Stop:
             self._immediately = False
 
     def agreed(self) -> int:
-        """The number of a signal that any process of the job got, 0 if none; all call it at the same place."""
+        """Return the number of a signal that any process of the job got, 0 if none; all call it at the same place."""
         return int(distributed.all_gather(np.array([self.number])).max())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

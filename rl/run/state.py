@@ -71,7 +71,7 @@ def needs_reference(config: Config) -> bool:
 
 
 def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:
-    """A copy where the parameters lie, matrices in the dtype that they are multiplied in: half the bytes of float32."""
+    """Copy the parameters where they lie, matrices in the dtype of their products: half the bytes of float32."""
 
     @jax.jit
     def make(tree: nnx.State) -> nnx.State:
@@ -88,7 +88,7 @@ def restore(
     display: Display,
     value: dict[str, jax.Array] | None = None,
 ) -> TrainState:
-    """The state in the last whole checkpoint; without any, where a run begins.
+    """Return the state in the last whole checkpoint; without any, where a run begins.
 
     Args:
       begin: function from a stage of the run and what is trained to the optimizer's state where the stage begins.

@@ -75,7 +75,7 @@ class Display:
             self._live.stop()
 
     def say(self, message: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self.console.print(message.translate(CONTROLS), markup=False)
 
     def stage(self, name: str, total: int, done: int = 0) -> None:
@@ -87,13 +87,13 @@ class Display:
         self._last = self._advanced = time.monotonic()
 
     def advance(self, status: str = "", steps: int = 1) -> None:
-        """Counts `steps` more and shows `status`, such as ``reward 0.41  valid 38 %``."""
+        """Count `steps` more and show `status`, such as ``reward 0.41  valid 38 %``."""
         self.done += steps
         self._advanced = time.monotonic()
         self._show(status)
 
     def within(self, status: str) -> None:
-        """Shows how far the next step is, once that has taken a while: on a short one it would only flicker."""
+        """Show how far the next step is, once it has taken a while: on a short one it would only flicker."""
         if time.monotonic() - self._advanced > PATIENCE:
             self._show(status)
 
@@ -125,14 +125,14 @@ class Trackers:
         self._trackers += [WeightsAndBiases(config, run, say)] if settings.wandb is not WandbMode.OFF else []
 
     def close(self, failed: bool) -> None:
-        """Ends what was opened; `failed` says how the run ended."""
+        """End what was opened; `failed` says how the run ended."""
         for tracker in self._trackers:
             tracker.close(failed)
 
     def write(
         self, place: Mapping[str, Any], total_step: int, metrics: Mapping[str, Any], timings: Mapping[str, float]
     ) -> None:
-        """Adds a step, on the main process; the first one after a resume says from where on the run is done again.
+        """Add a step, on the main process; the first one after a resume says from where on the run is done again.
 
         Args:
           place: {"phase", "round", "step"}; the phase is the first part of a metric's name, as in ``round/reward``.
@@ -158,7 +158,7 @@ class TensorBoard:
         self._writer: Any = None
 
     def write(self, values: Mapping[str, float], step: int) -> None:
-        """Adds the values at a step; of the first one, all that is there from it on is purged."""
+        """Add the values at a step; of the first one, all that is there from it on is purged."""
         if self._writer is None:
             suffix = f".{step:08}"  # or two sessions of one second would write one file
             self._writer = self._make_writer(str(self._folder), purge_step=step, flush_secs=1, filename_suffix=suffix)
@@ -190,7 +190,7 @@ class WeightsAndBiases:
                 raise ConfigError("tracking.wandb = online: not logged in; run `wandb login`, or set it to offline")
 
     def write(self, values: Mapping[str, float], step: int) -> None:
-        """Logs the values at a step."""
+        """Log the values at a step."""
         if self._broken:
             return
         try:
@@ -202,7 +202,7 @@ class WeightsAndBiases:
             self._broken = True
 
     def close(self, failed: bool) -> None:
-        """Ends the session; what cannot be sent in time stays in the run's `wandb/`."""
+        """End the session; what cannot be sent in time stays in the run's `wandb/`."""
         if self._run is not None:
             with contextlib.suppress(Exception):  # as in `write`
                 self._run.finish(exit_code=int(failed))

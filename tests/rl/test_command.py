@@ -29,7 +29,7 @@ def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, 
 
 
 def test_a_file_of_the_other_command_is_named(capsys):
-    comparison, run = (str(command.shipped(name)) for name in ("compare-tiny.yaml", "tiny.yaml"))
+    comparison, run = (str(command.shipped(name)) for name in ("compare/tiny.yaml", "tiny.yaml"))
     assert train.main(["--config", comparison]) == 2
     assert "holds a comparison, which python -m rl.compare takes" in capsys.readouterr().err
     assert compare.main(["--config", run]) == 2

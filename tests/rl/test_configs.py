@@ -33,14 +33,13 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "turns": (1, 12 * USABLE),
     "smollm2-135m": (1, 6 * GIB),
 }
-COMPARISONS = [
-    f"compare-{name}" for name in ("tiny", "language", "contexts", "small", "lab", "families", "turns", "base")
-]
+COMPARISONS = ("tiny", "language", "contexts", "small", "lab", "families", "turns", "base")
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 
 
 def test_all_are_there():
-    assert {path.stem for path in CONFIGS.glob("*.yaml")} == {*DEVICES, *COMPARISONS, *LABS}
+    assert {path.stem for path in CONFIGS.glob("*.yaml")} == {*DEVICES, *LABS}
+    assert {path.stem for path in CONFIGS.glob("compare/*.yaml")} == {*COMPARISONS}
 
 
 @pytest.mark.parametrize("name", [*DEVICES, *LABS])
@@ -66,7 +65,7 @@ def test_every_program_can_be_traced_and_its_arrays_leave_room_for_temporaries(n
 
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_a_comparison_names_runs_that_can_be_planned(name, tmp_path):
-    found = load(CONFIGS / f"{name}.yaml")
+    found = load(CONFIGS / "compare" / f"{name}.yaml")
     plans = plan_runs(found, tmp_path)
     starts = 1 if found.run.warm_start.steps else 0
     assert len(plans) == starts + len(found.seeds) * (1 + len(found.engineers))

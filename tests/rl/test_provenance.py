@@ -10,7 +10,7 @@ from rl.config import provenance
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 TINY = CONFIGS / "tiny.yaml"
-RUNS = sorted(path for path in CONFIGS.glob("*.yaml") if "compare" not in path.stem)
+RUNS = sorted(CONFIGS.glob("*.yaml"))
 
 
 def of(path, *overrides):

@@ -1,6 +1,6 @@
 """The API against servers that are not ours, with a random model: what they refuse, ignore and take, end to end.
 
-They need pip install '.[servers]'.
+They need pip install . --group servers.
 """
 
 import json
@@ -40,9 +40,9 @@ def save(folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def transformers_serve(tmp_path_factory):
     """URL and model; its files are readable for their owner alone, as some that save_pretrained writes are."""
-    pytest.importorskip("transformers.cli.serve", reason="transformers serve needs pip install '.[servers]'")
+    pytest.importorskip("transformers.cli.serve", reason="transformers serve needs pip install . --group servers")
     for name in ("torch", "fastapi", "uvicorn", "accelerate"):
-        pytest.importorskip(name, reason="transformers serve needs pip install '.[servers]'")
+        pytest.importorskip(name, reason="transformers serve needs pip install . --group servers")
     folder = save(tmp_path_factory.mktemp("transformers") / "run")
     for file in folder.iterdir():
         file.chmod(0o600)
@@ -54,7 +54,7 @@ def transformers_serve(tmp_path_factory):
 def llama_cpp(tmp_path_factory):
     """URL and model."""
     for name in ("xllamacpp", "gguf"):
-        pytest.importorskip(name, reason="llama.cpp's server needs pip install '.[servers]'")
+        pytest.importorskip(name, reason="llama.cpp's server needs pip install . --group servers")
     with servers.llama_cpp(save(tmp_path_factory.mktemp("llama") / "run")) as url:
         yield url, "tiny"
 

@@ -31,7 +31,7 @@ def warm_start(
     optimizer: optax.GradientTransformation,
     plans: Sequences | None,
 ) -> None:
-    """Runs the supervised steps that are still to be done, on batches of fresh engineer examples and of `plans`.
+    """Run the supervised steps that are still to be done, on batches of fresh engineer examples and of `plans`.
 
     The engineer comes first: a model that has learned to read learns plans as well as another, whereas examples among
     plans from the beginning took as long to learn, with no more of either. Every process draws the same batch and takes

@@ -2,20 +2,20 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from rl.judge.statistics import Interval, Share, intervals, ratio_interval, seed_interval, weighted_share
 from rl.lab.held_out import AnswerColumns
-from rl.report.comparison.runs import ComparisonResult, Curve
+from rl.report.comparison.runs import ComparisonResult
 from rl.report.run import RATIOS
 
 VALID, OPTIMAL, SAMPLED = "valid", "optimal", "sampled valid"
 START = "round 0"
 """The row of the policy that all engineers begin with."""
 END, AREA = "end", "area"
-MEASURES: Mapping[str, Callable[[Curve], float]] = {
+MEASURES: Mapping[str, Callable[[Sequence[float]], float]] = {
     END: lambda curve: curve[-1],
     AREA: lambda curve: float(np.mean(curve[1:])),
 }
@@ -55,7 +55,7 @@ class Validated:
     """
 
     engineer: str
-    curves: tuple[Curve, ...]
+    curves: tuple[tuple[float, ...], ...]
     measures: Mapping[str, tuple[float, ...]]
     less_baseline: Mapping[str, Interval]
     headroom: Mapping[str, Headroom]
@@ -123,9 +123,12 @@ def findings(comparison: ComparisonResult) -> Findings:
 
 def _validated(comparison: ComparisonResult) -> Iterator[Validated]:
     """Yield the measures of every engineer; of none if a validation was not sampled, or no round was designed."""
-    curves = {name: {seed: run.curve for seed, run in runs.items()} for name, runs in comparison.runs.items()}
-    if any(len(curve) < 2 or None in curve for own in curves.values() for curve in own.values()):
-        return
+    curves: dict[str, dict[int, tuple[float, ...]]] = {}
+    for name, runs in comparison.runs.items():
+        sampled = {seed: tuple(share for share in run.curve if share is not None) for seed, run in runs.items()}
+        if any(len(sampled[seed]) < max(2, len(run.curve)) for seed, run in runs.items()):
+            return
+        curves[name] = sampled
     bounds = [curves[name] for kind in (FLOOR, CEILING) if (name := comparison.of_kind(kind))]
     for name, own in curves.items():
         against = _by_seed(own, curves[comparison.baseline])
@@ -140,7 +143,7 @@ def _validated(comparison: ComparisonResult) -> Iterator[Validated]:
         )
 
 
-def _by_seed(*curves: Mapping[int, Curve]) -> dict[str, list[np.ndarray]]:
+def _by_seed(*curves: Mapping[int, Sequence[float]]) -> dict[str, list[np.ndarray]]:
     """Return by measure float ``[seeds]`` of each engineer, the seeds that all have; nothing if there is none."""
     seeds = [seed for seed in curves[0] if all(seed in own for own in curves)]
     return {

@@ -68,7 +68,7 @@ def _whisker(axes: Axes, interval: Interval, y: float, colour: str, mark: str) -
     """Draw an interval in percent, thin by Student's t and thick by bootstrap; white inside where it holds zero."""
     seeds = 100 * np.array(interval.by_seed)
     axes.plot(seeds, [y + 0.14] * len(seeds), ".", color=colour, markersize=3.5, markeredgewidth=0)
-    if interval.t_low is not None:
+    if interval.t_low is not None and interval.t_high is not None:
         axes.plot([100 * interval.t_low, 100 * interval.t_high], [y, y], "|-", color=colour, linewidth=0.8)
     axes.plot([100 * interval.low, 100 * interval.high], [y, y], color=colour, linewidth=2.6)
     face = colour if interval.is_clear else "white"

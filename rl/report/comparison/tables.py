@@ -129,7 +129,9 @@ def _captured(headroom: Headroom | None) -> str:
 
 
 def _t(interval: Interval) -> str:
-    return "-" if interval.t_low is None else f"[{100 * interval.t_low:+.1f} {100 * interval.t_high:+.1f}]"
+    if interval.t_low is None or interval.t_high is None:
+        return "-"
+    return f"[{100 * interval.t_low:+.1f} {100 * interval.t_high:+.1f}]"
 
 
 def _by_seed(values: Sequence[float]) -> str:

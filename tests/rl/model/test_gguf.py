@@ -139,7 +139,7 @@ def test_quantised_numbers_are_what_their_blocks_say(tmp_path):
 @pytest.mark.torch
 def test_transformers_computes_what_the_file_says(tmp_path):
     """Its model of the folder beside its model of the same numbers: names, order, shape and constants are right."""
-    torch = pytest.importorskip("torch", reason="PyTorch needs pip install '.[reference]'")
+    torch = pytest.importorskip("torch", reason="PyTorch needs pip install --group reference")
     from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
     convert(write(tmp_path / "a.gguf", tensors=random_tensors(tied=False)), tmp_path / "folder")

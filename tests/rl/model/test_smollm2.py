@@ -1,6 +1,6 @@
 """A model that somebody has trained, SmolLM2-135M-Instruct, beside llama.cpp on the same file: tokens, answers, logits.
 
-They need pip install '.[servers]', and fetch 93 MB once.
+They need pip install . --group servers, and fetch 93 MB once.
 """
 
 import itertools
@@ -32,7 +32,7 @@ from rl.model.tokenizer import Tokenizer
 
 pytestmark = pytest.mark.heavy
 for name in ("xllamacpp", "gguf"):
-    pytest.importorskip(name, reason="llama.cpp's server needs pip install '.[servers]'")
+    pytest.importorskip(name, reason="llama.cpp's server needs pip install . --group servers")
 
 LENGTH, WIDTH = 12, 104
 QUESTIONS = (
