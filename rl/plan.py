@@ -195,12 +195,13 @@ def player_programs(config: Config, mesh: Mesh, graph: Any, parameters: Any) -> 
     )
     keys = jax.random.split(seed_key(0), (1, 1))
     levels, held_out = boards(config.rounds.instances), boards(config.validation.instances)
-    playing = everywhere(jax.eval_shape(lambda: ppo.begin_round(actor, settings, levels, keys[0])))
+    bank = jax.eval_shape(lambda: ppo.make_bank(settings, levels))
+    playing = everywhere(jax.eval_shape(lambda: ppo.begin_round(actor, settings, bank, keys[0])))
     optima = np.zeros((1, config.rounds.instances), np.int32)
     return [
         Program(
             "update",
-            lambda: ppo.update.lower(actor, settings, frozen, learner, playing, everywhere(levels), optima, keys),
+            lambda: ppo.update.lower(actor, settings, frozen, learner, playing, everywhere(bank), optima, keys),
             (frozen, learner, playing),
         ),
         Program(

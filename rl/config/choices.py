@@ -157,6 +157,14 @@ class RewardKind(Word):
     CHECKS = "checks"
 
 
+class PlayerReward(Word):
+    """Reward of an agent's move, a function of `jaxlake.rewards`."""
+
+    SPARSE = "sparse"
+    COST = "cost"
+    SHAPED = "shaped"
+
+
 class LanguageKind(Word):
     """A language model as engineer; the other kinds are the rules of `engineer.RULES`.
 

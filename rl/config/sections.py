@@ -19,6 +19,7 @@ from rl.config.choices import (
     Dtype,
     GateAction,
     LanguageKind,
+    PlayerReward,
     Projection,
     Remat,
     RewardKind,
@@ -158,6 +159,11 @@ class PPOSection(Section):
     epochs: Count = Field(4, description="passes over the steps of an update")
     minibatches: Count = Field(4, description="parts of a pass, an optimizer step each")
     learning_rate: Rate = Field(2e-3, description="learning rate of Adam")
+    reward: PlayerReward | Own = Field(
+        PlayerReward.SPARSE,
+        description="reward of a move: sparse, 1 when all have arrived; cost, -1 a move before that; shaped, sparse "
+        "and 0.1 for each cell nearer to the goal",
+    )
 
     @pydantic.model_validator(mode="after")
     def _whole_minibatches(self) -> Self:

@@ -12,8 +12,6 @@ import pytest
 from lab import LAB, NETWORK, SMALL, whole
 
 from engineer.evidence import CHECKS
-from jaxlake.benchmark import load as load_suite
-from jaxlake.benchmark import spread, take
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import pool
@@ -22,12 +20,9 @@ from jaxlake.types import ABSENT, Objective
 from jaxlake.verify import verify
 from rl.command import shipped
 from rl.compare import main as compare
-from rl.config import Config, ConfigError, load
-from rl.evaluate import main as evaluate
-from rl.judge import asking
+from rl.config import Config, ConfigError, PPOSection, load
 from rl.judge.answers import GREEDY, judge
 from rl.model.sampler import SamplingParams
-from rl.plan import main as plan
 from rl.run.directory import RunDirectory
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
@@ -385,32 +380,6 @@ def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command
     assert {file: file.stat().st_mtime_ns for file in done} == done
 
 
-def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch):
-    run, learner = tmp_path / "run", network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None])
-    network_actor.save(run / "final", ACTOR, ppo.lane(learner.parameters, 0))
-    (run / "config.yaml").write_text(Config(**LAB).to_yaml())
-    assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 2
-    assert "made by jaxlake 0.1.0 before its second form of runs" in capsys.readouterr().err
-    (run / "version.json").write_text('{"jaxlake": "0.1.0", "format": 2}')
-    boards = take(suite := load_suite("test"), spread(suite)[:30])
-    monkeypatch.setattr("jaxlake.benchmark.load", lambda name: boards)
-    monkeypatch.setattr(asking, "CALL", 1)  # 16 boards a call
-    assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 0
-    assert "published" in capsys.readouterr().out
-    scores = json.loads((run / "evaluations/benchmark/scores.json").read_text())
-    answers = load_player(Config(**LAB), run / "final").answer(boards.instances, 1, GREEDY, jax.random.key(0), print)
-    lines = [json.loads(line) for line in (run / "evaluations/benchmark/answers.jsonl").read_text().splitlines()]
-    texts = dict(zip(boards.ids, answers.texts(range(30)), strict=True))
-    assert {line["id"]: line["answer"] for line in lines} == texts and scores["answers"] == 30
-    assert sorted(line["tokens"] for line in lines) == sorted(answers.lengths.tolist())
-    assert evaluate(["--run", str(run), "--reading"]) == 2
-    assert evaluate(["--run", str(run), "--suite", "benchmark", "--samples", "2", "validation.top_k=3"]) == 2
-    assert plan(["--config", str(shipped("lab.yaml"))]) == 2
-    error = capsys.readouterr().err
-    assert "is a network, which reads nothing" in error and "nothing reads validation.top_k with" in error
-    assert "student.actor = network has no program that needs a plan" in error and error.count("\n") == 3
-
-
 def test_the_episodes_of_a_round_are_counted_by_board_and_by_update(quick_compilation):
     levels, optima = boards(6)
     learner = ppo.Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
@@ -443,3 +412,24 @@ def test_a_validation_is_drawn_and_judged():
     sampled = player.answer(drawn.instances, 3, SamplingParams(), key, print)
     np.testing.assert_array_equal(sampled.lengths[::3], alone.lengths)  # the first of three is that of one
     assert any(sampled.lengths[0::3] != sampled.lengths[1::3])
+
+
+def test_a_player_is_rewarded_by_the_function_that_a_setting_names(tmp_path, monkeypatch):
+    """Boards that one round does not solve: then the sparse reward is none, and all values stay what they were."""
+    (tmp_path / "reward_of_mine.py").write_text(
+        "def far(now):\n    return 0.0 * now.before.distances[:, 0] + (now.before.positions >= 0)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    levels, optima = boards(6)
+    losses = {}
+    for reward in ("sparse", "cost", "shaped", "reward_of_mine:far"):
+        settings = PPOSection.model_validate(SMALL.model_dump(mode="json") | {"reward": reward, "updates": 1})
+        learner = ppo.Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
+        found = ppo.train_round(
+            Linear(), settings, None, learner, batched(levels), optima[None], jax.random.key(5)[None]
+        )
+        losses[reward] = float(found[2]["value_loss"][0, 0])
+    assert len({*losses.values()}) == 4 and np.isfinite([*losses.values()]).all()
+    assert losses["reward_of_mine:far"] > losses["sparse"]  # 1 a step of all that are there
+    with pytest.raises(ConfigError, match="ppo.reward = reward_of_mine:no: module reward_of_mine has no function"):
+        lake_of(Linear(), settings.model_copy(update={"reward": "reward_of_mine:no"}))

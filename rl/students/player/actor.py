@@ -1,5 +1,6 @@
 """The actor of a player: the function from views to moves that PPO trains, and its computation in chunks."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -7,10 +8,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from jaxlake import rewards
 from jaxlake.env import Lake
 from jaxlake.record import Array
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.state import State
+from rl.config import extensions
+from rl.config.choices import PlayerReward
 from rl.config.sections import PPOSection
 
 MAX_NORM = 0.5
@@ -48,9 +52,24 @@ class Actor(Protocol):
         ...
 
 
-def lake_of(actor: Actor) -> Lake:
-    """Return the rules that an actor plays by: who enters a hole or a conflict ends the episode, as in a plan."""
-    return Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=actor.observe)
+REWARDS = {PlayerReward.SPARSE: rewards.sparse, PlayerReward.COST: rewards.cost, PlayerReward.SHAPED: rewards.shaped()}
+
+
+def lake_of(actor: Actor, settings: PPOSection | None) -> Lake:
+    """Return the rules that an actor plays by: who enters a hole or a conflict ends the episode, as in a plan.
+
+    Args:
+      settings: settings of the training, with the reward; None where nobody learns.
+
+    Raises:
+      ConfigError: if the reward names no function.
+    """
+    lake = Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=actor.observe)
+    if settings is None:
+        return lake
+    kind = settings.reward
+    reward = extensions.find("student.ppo.reward", kind) if extensions.is_own(kind) else REWARDS[PlayerReward(kind)]
+    return dataclasses.replace(lake, reward=reward)
 
 
 def log_probabilities(logits: Array, legal: Array) -> Array:

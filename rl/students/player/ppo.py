@@ -16,9 +16,11 @@ import optax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxlake.env import Lake
+from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.state import Params, State
 from jaxlake.types import ABSENT, STEPS, Instance, Plan
+from rl.config.choices import PlayerReward
 from rl.config.sections import PPOSection
 from rl.students.player.actor import Actor, decide, lake_of
 
@@ -118,7 +120,8 @@ def train_round(
     """
     first, rest = jnp.moveaxis(jax.vmap(jax.random.split)(keys), 1, 0)
     update_keys = jax.vmap(lambda key: jax.random.split(key, settings.updates))(rest)
-    playing = begin_round(actor, settings, levels, first)
+    bank = make_bank(settings, levels)
+    playing = begin_round(actor, settings, bank, first)
     where = jax.tree.leaves(learner.parameters)[0].sharding
     if isinstance(where, NamedSharding):  # as the results of an update lie, lest the second compiles anew: 19 s
         playing = jax.device_put(playing, NamedSharding(where.mesh, PartitionSpec()))
@@ -126,28 +129,35 @@ def train_round(
     rows = []
     for done in range(0, settings.updates, at_once):
         some = update_keys[:, done : done + at_once]
-        learner, playing, metrics = update(actor, settings, frozen, learner, playing, levels, optima, some)
+        learner, playing, metrics = update(actor, settings, frozen, learner, playing, bank, optima, some)
         rows.append(jax.block_until_ready(metrics))
         if check is not None and actor.chunk is not None:
             check(done + 1)
     return learner, playing[1], jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *rows)
 
 
+def make_bank(settings: PPOSection, levels: Instance) -> LevelBank:
+    """Return levels ``[lanes, levels]`` as banks, with the distances to the goals if the reward may ask for them."""
+    if settings.reward in (PlayerReward.SPARSE, PlayerReward.COST):
+        return LevelBank(instances=levels, distances=None)
+    return lanes([LevelBank.build(lane(levels, i), with_distances=True) for i in range(len(levels.size))])
+
+
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def begin_round(actor: Actor, settings: PPOSection, levels: Instance, keys: Array) -> Any:
+def begin_round(actor: Actor, settings: PPOSection, bank: LevelBank, keys: Array) -> Any:
     """Return every lane's environments at the beginning of episodes, and a `Played` of nothing."""
 
-    def one(levels: Instance, key: Array) -> Any:
-        count = len(levels)
+    def one(bank: LevelBank, key: Array) -> Any:
+        count, lake = len(bank), lake_of(actor, settings)
         zeros = {
             field.name: jnp.zeros(count, jnp.float32 if field.name in ("steps", "advantage") else jnp.int32)
             for field in dataclasses.fields(Played)
         }
         place = _draw(key, settings.environments, count)
-        states = _reset(lake_of(actor), settings, levels, place)
-        return (states, place, *_see(lake_of(actor), states)), Played(**zeros)
+        states = _reset(lake, settings, bank, place)
+        return (states, place, *_see(lake, states)), Played(**zeros)
 
-    return jax.vmap(one)(levels, keys)
+    return jax.vmap(one)(bank, keys)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=(3, 4))
@@ -157,18 +167,18 @@ def update(
     frozen: Any,
     learner: Learner,
     playing: Any,
-    levels: Instance,
+    bank: LevelBank,
     optima: Array,
     keys: Array,
 ) -> tuple[Learner, Any, dict[str, Array]]:
     """Make an update for each of the keys ``[lanes, updates]``, going on with the environments as they stand."""
-    lake, optimizer = lake_of(actor), actor.make_optimizer(settings)
+    lake, optimizer = lake_of(actor, settings), actor.make_optimizer(settings)
 
-    def one_update(levels: Instance, optima: Array, carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
+    def one_update(bank: LevelBank, optima: Array, carry: Any, key: Array) -> tuple[Any, dict[str, Array]]:
         learner, (environments, played) = carry
         play_key, order_key = jax.random.split(key)
         environments, rollout = jax.lax.scan(
-            functools.partial(_step, lake, actor, settings, levels, optima, learner.parameters, frozen),
+            functools.partial(_step, lake, actor, settings, bank, optima, learner.parameters, frozen),
             environments,
             jax.random.split(play_key, settings.rollout_steps),
         )
@@ -189,10 +199,10 @@ def update(
         metrics |= {name: jnp.sum(values) / ended for name, values in shares.items()}
         return (learner, (environments, played)), metrics | {"episodes": jnp.sum(rollout.done).astype(jnp.float32)}
 
-    def one(learner: Learner, playing: Any, levels: Instance, optima: Array, keys: Array) -> Any:
-        return jax.lax.scan(functools.partial(one_update, levels, optima), (learner, playing), keys)
+    def one(learner: Learner, playing: Any, bank: LevelBank, optima: Array, keys: Array) -> Any:
+        return jax.lax.scan(functools.partial(one_update, bank, optima), (learner, playing), keys)
 
-    (learner, playing), metrics = jax.vmap(one)(learner, playing, levels, optima, keys)
+    (learner, playing), metrics = jax.vmap(one)(learner, playing, bank, optima, keys)
     return learner, playing, metrics
 
 
@@ -200,9 +210,14 @@ def _draw(key: Array, count: int, levels: int) -> Array:
     return jax.random.randint(key, (count,), 0, levels, jnp.int32)
 
 
-def _reset(lake: Lake, settings: PPOSection, levels: Instance, place: Array) -> State:
+def _reset(lake: Lake, settings: PPOSection, bank: LevelBank, place: Array) -> State:
     params = Params(max_steps=settings.episode_steps)
-    return jax.vmap(lambda i: lake.reset(levels[i], params)[0])(place)
+
+    def one(index: Array) -> State:
+        level, distances = bank.at(index)
+        return lake.reset(level, params, distances)[0]
+
+    return jax.vmap(one)(place)
 
 
 def _see(lake: Lake, states: State) -> tuple[Any, Array]:
@@ -214,7 +229,7 @@ def _step(
     lake: Lake,
     actor: Actor,
     settings: PPOSection,
-    levels: Instance,
+    bank: LevelBank,
     optima: Array,
     parameters: Any,
     frozen: Any,
@@ -247,8 +262,8 @@ def _step(
         outcome=jnp.where(done, outcome, ABSENT),
         length=after.time,
     )
-    next_place = jnp.where(done, _draw(level_key, settings.environments, len(levels)), place)
-    fresh = _reset(lake, settings, levels, next_place)
+    next_place = jnp.where(done, _draw(level_key, settings.environments, len(bank)), place)
+    fresh = _reset(lake, settings, bank, next_place)
     states = jax.tree.map(lambda new, old: jnp.where(_like(done, new), new, old), fresh, after)
     return (states, next_place, *_see(lake, states)), rollout
 
@@ -405,10 +420,10 @@ def play(
     Returns:
       Plans ``[lanes, levels]`` with room for `settings.episode_steps` steps, and the steps played, int32.
     """
-    lake = lake_of(actor)
+    lake = lake_of(actor, None)
 
     def one(parameters: Any, levels: Instance, key: Array) -> tuple[Plan, Array]:
-        states = _reset(lake, settings, levels, jnp.arange(len(levels)))
+        states = _reset(lake, settings, LevelBank(instances=levels, distances=None), jnp.arange(len(levels)))
 
         def step(states: State, key: Array) -> tuple[State, Array]:
             wanted = (states.positions != ABSENT) & ~states.done[:, None]

@@ -20,6 +20,7 @@ from jaxlake.record import Array
 from jaxlake.types import Check, Instance, Verdict
 from jaxlake.verify import first_failure, verify
 from rl.config import Config, ConfigError, PPOSection, RunError
+from rl.config.choices import PlayerReward
 from rl.judge.answers import Answers, Show
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
 from rl.model.sampler import SamplingParams
@@ -142,7 +143,7 @@ class PlayerStudent(Generic[StateT]):
         return (
             f"PPO of {who}, {settings.updates} updates a round of {settings.environments} "
             f"boards and {settings.rollout_steps} steps each, learning rate {settings.learning_rate:g}, at most "
-            f"{settings.episode_steps} steps an episode. Reward 1 when all agents have arrived, else 0. "
+            f"{settings.episode_steps} steps an episode. {_in_words(settings.reward)} "
             f"{self.config.rounds.instances} boards a round."
         )
 
@@ -304,6 +305,10 @@ class PlayerStudent(Generic[StateT]):
         if self.other_boards is not None:
             scores = scores + OTHER_KINDS_WEIGHT * self.valid_shares(learner, self.other_boards, samples).mean(axis=1)
         return scores
+
+
+def _in_words(reward: str) -> str:
+    return "Reward 1 when all agents have arrived, else 0." if reward == PlayerReward.SPARSE else f"Reward {reward}."
 
 
 def ran_out(verdicts: Verdict) -> np.ndarray:

@@ -1,0 +1,47 @@
+"""A network that a run has saved answers the fixed boards by the command, as a policy that writes does."""
+
+import json
+
+import jax
+import pytest
+from lab import LAB, NETWORK, SMALL
+
+from jaxlake.benchmark import load as load_suite
+from jaxlake.benchmark import spread, take
+from rl.command import shipped
+from rl.config import Config
+from rl.evaluate import main as evaluate
+from rl.judge import asking
+from rl.judge.answers import GREEDY
+from rl.plan import main as plan
+from rl.students.player import load_player, network_actor, ppo
+from rl.students.player.network_actor import NetworkActor
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+ACTOR = NetworkActor(NETWORK, SMALL.episode_steps)
+
+
+def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch):
+    run, learner = tmp_path / "run", network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None])
+    network_actor.save(run / "final", ACTOR, ppo.lane(learner.parameters, 0))
+    (run / "config.yaml").write_text(Config(**LAB).to_yaml())
+    assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 2
+    assert "made by jaxlake 0.1.0 before its second form of runs" in capsys.readouterr().err
+    (run / "version.json").write_text('{"jaxlake": "0.1.0", "format": 2}')
+    boards = take(suite := load_suite("test"), spread(suite)[:30])
+    monkeypatch.setattr("jaxlake.benchmark.load", lambda name: boards)
+    monkeypatch.setattr(asking, "CALL", 1)  # 16 boards a call
+    assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 0
+    assert "published" in capsys.readouterr().out
+    scores = json.loads((run / "evaluations/benchmark/scores.json").read_text())
+    answers = load_player(Config(**LAB), run / "final").answer(boards.instances, 1, GREEDY, jax.random.key(0), print)
+    lines = [json.loads(line) for line in (run / "evaluations/benchmark/answers.jsonl").read_text().splitlines()]
+    texts = dict(zip(boards.ids, answers.texts(range(30)), strict=True))
+    assert {line["id"]: line["answer"] for line in lines} == texts and scores["answers"] == 30
+    assert sorted(line["tokens"] for line in lines) == sorted(answers.lengths.tolist())
+    assert evaluate(["--run", str(run), "--reading"]) == 2
+    assert evaluate(["--run", str(run), "--suite", "benchmark", "--samples", "2", "validation.top_k=3"]) == 2
+    assert plan(["--config", str(shipped("lab.yaml"))]) == 2
+    error = capsys.readouterr().err
+    assert "is a network, which reads nothing" in error and "nothing reads validation.top_k with" in error
+    assert "student.actor = network has no program that needs a plan" in error and error.count("\n") == 3
