@@ -1,31 +1,30 @@
 """What all adapters must do alike, against the core and moves worked out by hand; their own files have the rest."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxlake import Kind, LevelBank, Params, observations, solve
+from jaxlake import Kind, LevelBank, Params, observations, solve, testing
 from jaxlake.adapters.text import path_reward, trl_rows
 from jaxlake.env import Lake
 from jaxlake.generate.candidates import Shape, draw
+from jaxlake.testing import MAX_SIZE, check_truncation, check_walk
 from jaxlake.text import AnswerFormat, PromptStyle, answer
 from jaxlake.types import ABSENT, Action, Status
-from tests.support import faces
-from tests.support.faces import FACES, MAX_SIZE
+from tests.support.faces import FACES
 
-UP, DOWN, LEFT, RIGHT, WAIT = Action
-WALK = [  # Moves of the two agents, and where these lead.
-    (UP, DOWN, (0, 1), (3, 2)),
-    (DOWN, UP, (1, 1), (2, 2)),
-    (LEFT, RIGHT, (1, 0), (2, 3)),
-    (RIGHT, LEFT, (1, 1), (2, 2)),
-    (WAIT, WAIT, (1, 1), (2, 2)),
-    (DOWN, RIGHT, (2, 1), (2, 3)),
-    (DOWN, UP, (3, 1), (1, 3)),
-    (RIGHT, UP, (3, 2), (0, 3)),
-    (RIGHT, WAIT, (3, 3), (0, 3)),
+CELLS = [  # Where the moves of `testing.WALK` lead the two agents, worked out by hand.
+    [(0, 1), (3, 2)],
+    [(1, 1), (2, 2)],
+    [(1, 0), (2, 3)],
+    [(1, 1), (2, 2)],
+    [(1, 1), (2, 2)],
+    [(2, 1), (2, 3)],
+    [(3, 1), (1, 3)],
+    [(3, 2), (0, 3)],
+    [(3, 3), (0, 3)],
 ]
+LAKE = Lake(observe=observations.flat)
 OBSERVED = {"gymnax": observations.planes, "jaxued": observations.one_hot}
 OWN = {
     "losses": lambda state: state.losses[:, None],
@@ -37,45 +36,39 @@ KINDS = ("4", "rooms7x3", "corridor5x4")  # In the last, agents start where othe
 
 @pytest.fixture(scope="module")
 def bank():
-    return faces.bank(faces.WALK)
-
-
-def played(face, moves):
-    """What the adapter shows after each of the moves ``[steps, agents]``."""
-    reset, step = (face.reset, face.step) if face.on_host else (jax.jit(face.reset), jax.jit(face.step))
-    carry = reset(jax.random.key(0))
-    for number, chosen in enumerate(moves):
-        carry = step(carry, jnp.asarray(chosen, jnp.int32), jax.random.key(number))
-        yield face.seen(jax.device_get(carry))
+    return testing.bank(testing.BOARD)
 
 
 @pytest.mark.parametrize("name", FACES)
-def test_a_walk_in_every_direction_is_the_cores_and_solving_in_the_last_step_terminates(bank, name):
+def test_a_walk_in_every_direction_is_the_cores_and_solving_in_the_last_step_terminates(name):
     observe = observations.planes if name.startswith("gymnas") else OBSERVED.get(name, observations.flat)
-    lake = Lake(observe=observe)
-    step = jax.jit(lake.step)
-    state, timestep = lake.reset(bank.at(0)[0])
-    moves = [[first, second, WAIT] for first, second, *_ in WALK]
-    for number, seen in enumerate(played(FACES[name](bank, Params(max_steps=len(WALK))), moves), 1):
-        *_, first, second = WALK[number - 1]
-        state, timestep = step(state, np.array(moves[number - 1]))
-        last = number == len(WALK)
-        assert np.array_equal(seen.ends, (last, False))
-        paid = np.sum(seen.rewards) if np.ndim(seen.rewards) == 0 else np.asarray(seen.rewards).tolist()
-        assert paid == ((2 * last) if np.ndim(seen.rewards) == 0 else [last, last, 0])
-        if seen.cells is not None:
-            cells = [row * MAX_SIZE + column for row, column in (first, second)]
-            assert np.asarray(seen.cells).tolist() == np.asarray(state.positions).tolist() == [*cells, ABSENT]
-            np.testing.assert_array_equal(np.asarray(seen.mask, bool), timestep.legal_actions)
-        if seen.observation is not None:
-            np.testing.assert_array_equal(seen.observation, timestep.observation)
+    check_walk(FACES[name], observe)
+
+
+def test_the_walk_leads_where_its_moves_say():
+    state, _ = LAKE.reset(testing.bank(testing.BOARD).at(0)[0])
+    for moves, cells in zip(testing.WALK, CELLS, strict=True):
+        state, _ = LAKE.step(state, np.array([*moves, Action.WAIT]))
+        assert state.positions.tolist() == [row * MAX_SIZE + column for row, column in cells] + [ABSENT]
 
 
 @pytest.mark.parametrize("name", FACES)
-def test_running_out_of_steps_truncates(bank, name):
-    steps = list(played(FACES[name](bank, Params(max_steps=3)), [[WAIT] * 3] * 3))
-    assert [tuple(map(bool, seen.ends)) for seen in steps] == [(False, False), (False, False), (False, True)]
-    assert not any(np.any(seen.rewards) for seen in steps)
+def test_running_out_of_steps_truncates(name):
+    check_truncation(FACES[name])
+
+
+def test_an_adapter_that_pays_or_moves_otherwise_is_found_out():
+    def late(bank, params):  # it plays one step more
+        return FACES["jumanji"](bank, params.replace(max_steps=params.max_steps + 1))
+
+    def clockwise(bank, params):
+        face = FACES["jumanji"](bank, params)
+        return face._replace(step=lambda carry, moves, key: face.step(carry, (moves + 1) % 4, key))
+
+    with pytest.raises(AssertionError, match="terminated, truncated, after step 3"):
+        check_truncation(late)
+    with pytest.raises(AssertionError, match="cells, after step 1"):
+        check_walk(clockwise)
 
 
 @pytest.mark.parametrize("name", FACES)
@@ -112,7 +105,7 @@ def levels():
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", FACES)
 def test_boards_of_several_families_sizes_and_agents_are_played(levels, name):
-    (seen,) = played(FACES[name](LevelBank.build(levels), Params()), [[WAIT] * 4])
+    (seen,) = testing.play(FACES[name](LevelBank.build(levels), Params()), [[Action.WAIT] * 4])
     assert not any(seen.ends) and np.asarray(seen.cells).tolist() in levels.starts.tolist()
 
 
