@@ -38,11 +38,11 @@ nitpick_ignore_regex = [
     ("py:.*", r"(matplotlib|nnx|np|numpy|optax|os|pathlib|pettingzoo|pydantic|types)\..*"),
     # Ours, in signatures, and nothing that a user makes or calls.
     ("py:class", r"jaxlake\.adapters\.host\.Episode"),
-    ("py:class", r"rl\.(grpo_step|run\.state|run\.tracking|sampler\.draw)\.\w+"),
+    ("py:class", r"rl\.(learn\.grpo_step|model\.sampler\.draw|run\.state|run\.tracking|students\.writer)\.\w+"),
     ("py:class", r"rl\.report\.(run\.(Run|Stage)|style\.Picture)"),
     (
         "py:class",
-        r"rl\.(config\.(types\.Section|loading\.SomeSection|training\.OptimizerFields)|experiments\.(runs\.RunPlan|held_out\.AnswerColumns))",
+        r"rl\.(config\.(types\.Section|loading\.SomeSection|training\.OptimizerFields)|lab\.(runs\.RunPlan|held_out\.AnswerColumns))",
     ),
     ("py:class", r"ArrayTree"),  # of chex, inside a union that its signature spells out
     ("py:class", r"rl\.report\.comparison\.findings\.\w+"),

@@ -225,7 +225,7 @@ UNTRACED = {
         observations.bounds observations.number_dtype rewards.accuracy record.record record.Record.replace
         adapters.gymnax.count_joint_actions""",
     "runs programs in a loop on the host, under JAX's default promotion": """generate solve.driver solve.exhaustive
-        pibt.plan""",
+        pibt.plan testing""",
     "a part of the search that solve.driver runs": """solve.bitboard solve.bounds solve.constraints solve.lanes
         solve.node solve.pair_reach solve.pairs solve.paths solve.tree""",
     "sets up what the traced ones run": """processes arguments.threefry_key levels.LevelBank.build

@@ -24,6 +24,7 @@ from jaxlake.env import Lake
 from jaxlake.generate import pool
 from jaxlake.levels import stack
 from jaxlake.state import Params
+from jaxlake.testing import check_actor
 from jaxlake.types import Action
 from rl.config import Config, ConfigError
 from rl.judge.answers import GREEDY, judge
@@ -131,6 +132,11 @@ def test_words_of_the_tokenizer_are_padded_so_that_the_last_is_at_the_end(made):
     rows = [np.asarray(row)[np.asarray(there)].tolist() for row, there in zip(tokens, valid, strict=True)]
     assert rows == [[8, 9, 1, 7], [8, 9, 2, 3, 4, 5, 6]]
     assert np.asarray(valid)[:, -1].all()
+
+
+def test_the_language_model_does_what_the_trainer_requires_of_an_actor(made):
+    actor, _, parameters, frozen = made
+    check_actor(actor, parameters, frozen)
 
 
 def test_decisions_in_chunks_are_those_of_all_at_once_for_whoever_is_wanted(made):

@@ -15,7 +15,8 @@ from engineer.evidence import CHECKS
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import pool
-from jaxlake.levels import stack
+from jaxlake.levels import LevelBank, stack
+from jaxlake.testing import check_actor
 from jaxlake.types import ABSENT, Objective
 from jaxlake.verify import verify
 from rl.command import shipped
@@ -50,6 +51,31 @@ def boards(count: int = 24):
 
 
 ACTOR = NetworkActor(NETWORK, SMALL.episode_steps)
+
+
+def test_the_network_does_what_the_trainer_requires_of_an_actor():
+    learner = network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None])
+    check_actor(ACTOR, ppo.lane(learner.parameters, 0), levels=LevelBank.build(boards(6)[0]))
+
+
+@pytest.mark.parametrize(
+    ("forward", "message"),
+    [
+        (lambda chosen, value: (chosen + 0.1, value), "sum of the probabilities"),
+        (lambda chosen, value: (chosen * 0 - np.log(5), value), "probability of illegal actions"),
+        (lambda chosen, value: (chosen, value[:, None]), "shape of the values"),
+        (lambda chosen, value: (chosen, value - value.mean()), "value of view 0 alone"),
+    ],
+)
+def test_an_actor_that_does_otherwise_is_found_out(forward, message):
+    @dataclasses.dataclass(frozen=True)
+    class Wrong(NetworkActor):
+        def forward(self, *arguments):
+            return forward(*super().forward(*arguments))
+
+    parameters = ppo.lane(network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None]).parameters, 0)
+    with pytest.raises(AssertionError, match=message):
+        check_actor(Wrong(NETWORK, SMALL.episode_steps), parameters)
 
 
 def batched(tree):

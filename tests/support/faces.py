@@ -1,67 +1,22 @@
 """The adapters behind one interface, for what all must do alike: each plays a bank as its library asks it to."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from jaxlake.board_text import from_text
-from jaxlake.levels import LevelBank, stack
+from jaxlake.levels import LevelBank
 from jaxlake.state import Params
+from jaxlake.testing import AdapterStep, Face
 from jaxlake.types import Action
 
-MAX_SIZE, MAX_AGENTS = 5, 3
-WALK = """
-    ...B
-    .a..
-    ..b.
-    ...A
-"""
 ONE_STEP = """
     aA.
     ...
     bB.
 """
-
-
-def bank(*boards: str, max_size: int = MAX_SIZE, max_agents: int = MAX_AGENTS) -> LevelBank:
-    """Return the boards as a bank, padded to one shape so that a program serves several tests."""
-    return LevelBank.build(stack([from_text(board, max_size=max_size, max_agents=max_agents) for board in boards]))
-
-
-class Seen(NamedTuple):
-    """A time step as a test compares it.
-
-    Attributes:
-      cells: positions ``[max_agents]``, None where the library's own step has begun the next episode.
-      observation: the library's, agents in front where it is by agent.
-      rewards: by agent, or their sum where the library knows no other.
-      ends: terminated and truncated.
-      mask: legal actions ``[max_agents, 5]``.
-    """
-
-    cells: Any
-    observation: Any
-    rewards: Any
-    ends: tuple[bool, bool]
-    mask: Any
-
-
-class Face(NamedTuple):
-    """One adapter: ``reset(key)``, ``step(carry, moves, key)`` on what either returned, and what that shows.
-
-    The first two are what the library itself returns, for any loop of ``jax`` unless ``on_host``.
-    """
-
-    env: Any
-    reset: Callable[..., tuple]
-    step: Callable[..., tuple]
-    seen: Callable[[Any], Seen]
-    box: Callable[[], tuple[Any, Any]]
-    on_host: bool = False
 
 
 def gymnax(bank: LevelBank, params: Params, *lake: Any) -> Face:
@@ -70,10 +25,10 @@ def gymnax(bank: LevelBank, params: Params, *lake: Any) -> Face:
 
     env = CentralLake(bank, *lake, params=params)
 
-    def seen(result: tuple) -> Seen:
+    def seen(result: tuple) -> AdapterStep:
         _, state, reward, terminated, truncated, info = result
         ended = terminated | truncated
-        return Seen(
+        return AdapterStep(
             cells=None if ended else state.positions,
             observation=info["final_observation"] if ended else result[0],
             rewards=info["rewards"],
@@ -99,11 +54,11 @@ def jaxued(bank: LevelBank, params: Params, *lake: Any) -> Face:
     env = UnderspecifiedLake(bank.instances.max_agents, *lake)
     settings = EnvParams(max_steps_in_episode=params.max_steps, slip=params.slip)
 
-    def seen(result: tuple) -> Seen:
+    def seen(result: tuple) -> AdapterStep:
         observation, state, _, done, info = result
         ends = bool(done) and not info["truncated"], info["truncated"]
         image = np.moveaxis(observation.image, -1, 0)
-        return Seen(state.positions, image, info["rewards"], ends, env.lake.legal_actions(state))
+        return AdapterStep(state.positions, image, info["rewards"], ends, env.lake.legal_actions(state))
 
     def reset(key: Any) -> tuple:
         return env.reset_to_level(key, bank.draw(key)[0], settings)
@@ -123,11 +78,11 @@ def jaxmarl(bank: LevelBank, params: Params, *lake: Any) -> Face:
     def by_agent(values: dict[str, Any]) -> np.ndarray:
         return np.stack([values[agent] for agent in env.agents])
 
-    def seen(result: tuple) -> Seen:
+    def seen(result: tuple) -> AdapterStep:
         observations, state, rewards, dones, infos = result
         truncated = bool(infos["truncated"][0])
         ended = bool(dones["__all__"])
-        return Seen(
+        return AdapterStep(
             cells=None if ended else state.episode.positions,
             observation=None if ended else by_agent(observations),
             rewards=by_agent(rewards),
@@ -151,14 +106,14 @@ def jumanji(bank: LevelBank, params: Params, *lake: Any) -> Face:
 
     env = JumanjiLake(bank, *lake, params=params)
 
-    def seen(result: tuple) -> Seen:
+    def seen(result: tuple) -> AdapterStep:
         state, timestep = result
         last, going_on = bool(timestep.last()), bool(timestep.discount.any())
         observation = timestep.observation
         assert observation.step_count == state.episode.time
         ends = last and not going_on, last and going_on
         cells = state.episode.positions
-        return Seen(cells, observation.agents_view, timestep.reward, ends, observation.action_mask)
+        return AdapterStep(cells, observation.agents_view, timestep.reward, ends, observation.action_mask)
 
     def box() -> tuple[Any, Any]:
         view = env.observation_spec.agents_view
@@ -178,12 +133,12 @@ def gymnasium(bank: LevelBank, params: Params, *lake: Any, batch: int = 0) -> Fa
     else:
         env = CentralLake(bank, *lake, params=params)
 
-    def seen(result: tuple) -> Seen:
+    def seen(result: tuple) -> AdapterStep:
         if batch:  # Every environment of a batch does the same here.
             result = jax.tree.map(lambda values: values[-1], result)
         observation, reward, terminated, truncated, infos = result
         cells = env.state.positions[-1] if batch else env.episode.state.positions
-        return Seen(cells, observation, reward, (terminated, truncated), infos["action_mask"])
+        return AdapterStep(cells, observation, reward, (terminated, truncated), infos["action_mask"])
 
     def step(carry: tuple, moves: Any, key: Any) -> tuple:
         return env.step(np.tile(moves, (batch, 1)) if batch else moves)
@@ -203,11 +158,11 @@ def pettingzoo(bank: LevelBank, params: Params, *lake: Any) -> Face:
     def padded(values: dict[str, Any], absent: Any) -> np.ndarray:
         return np.stack([values.get(agent, absent) for agent in env.possible_agents])
 
-    def seen(result: tuple) -> Seen:
+    def seen(result: tuple) -> AdapterStep:
         observations, rewards, terminations, truncations, infos = result
         one = next(iter(observations.values()))
         masks = {agent: info["action_mask"] for agent, info in infos.items()}
-        return Seen(
+        return AdapterStep(
             cells=env.episode.state.positions,
             observation=padded(observations, np.zeros_like(one)),
             rewards=padded(rewards, 0.0),

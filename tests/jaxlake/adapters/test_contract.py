@@ -1,30 +1,26 @@
 """What all adapters must do alike, against the core and moves worked out by hand; their own files have the rest."""
 
-import functools
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxlake import Params, observations
+from jaxlake import Params, observations, testing
 from jaxlake.env import Lake
+from jaxlake.testing import MAX_SIZE, check_truncation, check_walk
 from jaxlake.types import ABSENT, Action
-from tests.support import faces
-from tests.support.faces import FACES, MAX_SIZE
+from tests.support.faces import FACES
 
-UP, DOWN, LEFT, RIGHT, WAIT = Action
-WALK = [  # Moves of the two agents, and where these lead.
-    (UP, DOWN, (0, 1), (3, 2)),
-    (DOWN, UP, (1, 1), (2, 2)),
-    (LEFT, RIGHT, (1, 0), (2, 3)),
-    (RIGHT, LEFT, (1, 1), (2, 2)),
-    (WAIT, WAIT, (1, 1), (2, 2)),
-    (DOWN, RIGHT, (2, 1), (2, 3)),
-    (DOWN, UP, (3, 1), (1, 3)),
-    (RIGHT, UP, (3, 2), (0, 3)),
-    (RIGHT, WAIT, (3, 3), (0, 3)),
+CELLS = [  # Where the moves of `testing.WALK` lead the two agents, worked out by hand.
+    [(0, 1), (3, 2)],
+    [(1, 1), (2, 2)],
+    [(1, 0), (2, 3)],
+    [(1, 1), (2, 2)],
+    [(1, 1), (2, 2)],
+    [(2, 1), (2, 3)],
+    [(3, 1), (1, 3)],
+    [(3, 2), (0, 3)],
+    [(3, 3), (0, 3)],
 ]
+LAKE = Lake(observe=observations.flat)
 OBSERVED = {"gymnax": observations.planes, "jaxued": observations.one_hot}
 OWN = {
     "losses": lambda state: state.losses[:, None],
@@ -35,51 +31,39 @@ OWN = {
 
 @pytest.fixture(scope="module")
 def bank():
-    return faces.bank(faces.WALK)
-
-
-def played(face, *games):
-    """What the adapter shows after each of the moves of each of the games ``[steps, agents]``."""
-    reset, step = (face.reset, face.step) if face.on_host else (jax.jit(face.reset), jax.jit(face.step))
-    for moves in games:
-        carry = reset(jax.random.key(0))
-        for number, chosen in enumerate(moves):
-            carry = step(carry, jnp.asarray(chosen, jnp.int32), jax.random.key(number))
-            yield face.seen(jax.device_get(carry))
-
-
-@functools.cache
-def core(observe):
-    """What the core shows after each move of the walk."""
-    lake = Lake(observe=observe)
-    step, (state, _) = jax.jit(lake.step), lake.reset(faces.bank(faces.WALK).at(0)[0])
-    shown = []
-    for first, second, *_ in WALK:
-        state, timestep = step(state, np.array([first, second, WAIT]))
-        shown.append((np.asarray(state.positions), timestep))
-    return shown
+    return testing.bank(testing.BOARD)
 
 
 @pytest.mark.parametrize("name", FACES)
-def test_a_walk_is_the_cores_and_terminates_and_as_many_steps_without_a_solution_truncate(bank, name):
+def test_a_walk_in_every_direction_is_the_cores_and_solving_in_the_last_step_terminates(name):
     observe = observations.planes if name.startswith("gymnas") else OBSERVED.get(name, observations.flat)
-    moves = [[first, second, WAIT] for first, second, *_ in WALK]
-    steps = [*played(FACES[name](bank, Params(max_steps=len(WALK))), moves, [[WAIT] * 3] * len(WALK))]
-    walked, waited = steps[: len(WALK)], steps[len(WALK) :]
-    for number, (seen, (positions, timestep)) in enumerate(zip(walked, core(observe), strict=True), 1):
-        *_, first, second = WALK[number - 1]
-        last = number == len(WALK)
-        assert np.array_equal(seen.ends, (last, False))
-        paid = np.sum(seen.rewards) if np.ndim(seen.rewards) == 0 else np.asarray(seen.rewards).tolist()
-        assert paid == ((2 * last) if np.ndim(seen.rewards) == 0 else [last, last, 0])
-        if seen.cells is not None:
-            cells = [row * MAX_SIZE + column for row, column in (first, second)]
-            assert np.asarray(seen.cells).tolist() == positions.tolist() == [*cells, ABSENT]
-            np.testing.assert_array_equal(np.asarray(seen.mask, bool), timestep.legal_actions)
-        if seen.observation is not None:
-            np.testing.assert_array_equal(seen.observation, timestep.observation)
-    assert [tuple(map(bool, seen.ends)) for seen in waited] == [(False, False)] * (len(WALK) - 1) + [(False, True)]
-    assert not any(np.any(seen.rewards) for seen in waited)
+    check_walk(FACES[name], observe)
+
+
+def test_the_walk_leads_where_its_moves_say():
+    state, _ = LAKE.reset(testing.bank(testing.BOARD).at(0)[0])
+    for moves, cells in zip(testing.WALK, CELLS, strict=True):
+        state, _ = LAKE.step(state, np.array([*moves, Action.WAIT]))
+        assert state.positions.tolist() == [row * MAX_SIZE + column for row, column in cells] + [ABSENT]
+
+
+@pytest.mark.parametrize("name", FACES)
+def test_running_out_of_steps_truncates(name):
+    check_truncation(FACES[name])
+
+
+def test_an_adapter_that_pays_or_moves_otherwise_is_found_out():
+    def late(bank, params):  # it plays one step more
+        return FACES["jumanji"](bank, params.replace(max_steps=params.max_steps + 1))
+
+    def clockwise(bank, params):
+        face = FACES["jumanji"](bank, params)
+        return face._replace(step=lambda carry, moves, key: face.step(carry, (moves + 1) % 4, key))
+
+    with pytest.raises(AssertionError, match="terminated, truncated, after step 3"):
+        check_truncation(late)
+    with pytest.raises(AssertionError, match="cells, after step 1"):
+        check_walk(clockwise)
 
 
 @pytest.mark.parametrize("name", FACES)

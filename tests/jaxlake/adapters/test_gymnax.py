@@ -19,8 +19,9 @@ from jaxlake.board_text import from_text  # noqa: E402
 from jaxlake.env import CLASSIC_SLIP  # noqa: E402
 from jaxlake.levels import LevelBank, stack  # noqa: E402
 from jaxlake.state import Params  # noqa: E402
+from jaxlake.testing import BOARD, MAX_SIZE, bank  # noqa: E402
 from jaxlake.types import Action  # noqa: E402
-from tests.support.faces import MAX_SIZE, ONE_STEP, WALK, bank  # noqa: E402
+from tests.support.faces import ONE_STEP  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -50,7 +51,7 @@ def test_joint_actions_count_in_fives_with_agent_zero_as_the_last_digit():
 
 
 def test_the_spaces_hold_what_the_environment_gives_and_takes():
-    env, params = lake(), params_of(WALK)
+    env, params = lake(), params_of(BOARD)
     assert isinstance(env, Environment) and env.name == "CentralLake"
     assert env.num_actions == env.action_space(params).n == 125
     space = env.observation_space(params)
@@ -64,7 +65,7 @@ def test_the_spaces_hold_what_the_environment_gives_and_takes():
 @pytest.mark.heavy
 def test_levels_and_time_limits_differ_within_one_program():
     env = lake()
-    limited = [params_of(board).replace(max_steps_in_episode=limit) for board, limit in ((WALK, 1), (ONE_STEP, 5))]
+    limited = [params_of(board).replace(max_steps_in_episode=limit) for board, limit in ((BOARD, 1), (ONE_STEP, 5))]
     params = jax.tree.map(lambda *parts: jnp.stack(parts), *limited)
     keys = jax.random.split(jax.random.key(0), 2)
     _, states = jax.vmap(env.reset)(keys, params)
@@ -76,7 +77,7 @@ def test_levels_and_time_limits_differ_within_one_program():
 
 @pytest.mark.heavy
 def test_slip_is_a_parameter():
-    env, params = lake(), params_of(WALK).replace(slip=CLASSIC_SLIP)
+    env, params = lake(), params_of(BOARD).replace(slip=CLASSIC_SLIP)
     _, state = env.reset(jax.random.key(0), params)
     step = jax.vmap(env.step, (0, None, None, None))
     _, states, *_ = step(jax.random.split(jax.random.key(1), 300), state, joint(UP, WAIT, WAIT), params)
@@ -132,6 +133,6 @@ def test_the_mask_beside_an_observation_is_of_the_state_that_is_seen():
 
 
 def test_more_agents_than_an_int32_can_number_are_refused():
-    crowd = LevelBank.build(stack([from_text(WALK, max_size=4, max_agents=14)]))
+    crowd = LevelBank.build(stack([from_text(BOARD, max_size=4, max_agents=14)]))
     with pytest.raises(ValueError, match="14 agents .* must be at most 13 agents"):
         CentralLake(crowd)

@@ -17,8 +17,9 @@ from jaxlake import observations  # noqa: E402
 from jaxlake.adapters.jaxmarl import MultiAgentLake  # noqa: E402
 from jaxlake.env import Lake  # noqa: E402
 from jaxlake.state import Params  # noqa: E402
+from jaxlake.testing import BOARD, MAX_AGENTS, MAX_SIZE, bank  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
-from tests.support.faces import MAX_AGENTS, MAX_SIZE, ONE_STEP, WALK, bank  # noqa: E402
+from tests.support.faces import ONE_STEP  # noqa: E402
 
 
 @cache  # An environment is a static argument of its own ``step``: each new one compiles.
@@ -31,7 +32,7 @@ def actions(*chosen: Action) -> dict[str, jax.Array]:
 
 
 def test_the_environment_has_the_shape_that_jaxmarl_asks_of_its_own():
-    env = lake_of(WALK)
+    env = lake_of(BOARD)
     assert isinstance(env, MultiAgentEnv) and env.agents == ["agent_0", "agent_1", "agent_2"]
     key = jax.random.key(0)
     first, state = env.reset(key)
@@ -52,7 +53,7 @@ def test_the_environment_has_the_shape_that_jaxmarl_asks_of_its_own():
 
 
 def test_actions_may_have_the_axis_of_one_that_the_baselines_leave():
-    env = lake_of(WALK)
+    env = lake_of(BOARD)
     _, state = env.reset(jax.random.key(0))
     left = {agent: jnp.array([Action.LEFT]) for agent in env.agents}
     _, state, *_ = env.step(jax.random.key(1), state, left)
@@ -60,7 +61,7 @@ def test_actions_may_have_the_axis_of_one_that_the_baselines_leave():
 
 
 def test_a_central_critic_sees_the_whole_board_from_each_agents_place_and_the_time():
-    env = MultiAgentLake(bank(WALK), Lake(observe=observations.window(1)), params=Params(max_steps=4))
+    env = MultiAgentLake(bank(BOARD), Lake(observe=observations.window(1)), params=Params(max_steps=4))
     _, state = env.reset(jax.random.key(0))
     _, state, *_ = env.step(jax.random.key(1), state, actions(Action.UP, Action.DOWN, Action.WAIT))
     seen = env.get_world_state(state)
@@ -74,7 +75,7 @@ def test_a_central_critic_sees_the_whole_board_from_each_agents_place_and_the_ti
 
 def test_a_given_state_replaces_the_drawn_reset():
     env = lake_of(ONE_STEP)
-    _, other = lake_of(WALK).reset(jax.random.key(0))
+    _, other = lake_of(BOARD).reset(jax.random.key(0))
     _, start = env.reset(jax.random.key(0))
     observation, state, *_ = env.step(
         jax.random.key(1), start, actions(Action.RIGHT, Action.RIGHT, Action.WAIT), reset_state=other
@@ -84,7 +85,7 @@ def test_a_given_state_replaces_the_drawn_reset():
 
 
 def test_an_absent_agent_is_done_and_can_only_wait():
-    env = lake_of(WALK)
+    env = lake_of(BOARD)
     _, state = env.reset(jax.random.key(0))
     allowed = env.get_avail_actions(state)
     assert allowed["agent_0"].tolist() == [True] * 5
@@ -95,7 +96,7 @@ def test_an_absent_agent_is_done_and_can_only_wait():
 
 @pytest.mark.heavy
 def test_the_rollout_manager_of_the_q_learning_baselines_takes_it():
-    env = lake_of(WALK)
+    env = lake_of(BOARD)
     manager = CTRolloutManager(env, batch_size=4)
     observation, state = manager.batch_reset(jax.random.key(0))
     chosen = {agent: manager.batch_sample(jax.random.key(1), agent) for agent in env.agents}

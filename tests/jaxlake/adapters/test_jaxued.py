@@ -16,8 +16,9 @@ from jaxlake.adapters.gymnax import join_actions  # noqa: E402
 from jaxlake.adapters.jaxued import UnderspecifiedLake, make_level_mutator  # noqa: E402
 from jaxlake.board_text import from_text  # noqa: E402
 from jaxlake.levels import LevelBank, stack, validate  # noqa: E402
+from jaxlake.testing import BOARD, MAX_AGENTS, MAX_SIZE  # noqa: E402
 from jaxlake.types import Action, Instance  # noqa: E402
-from tests.support.faces import MAX_AGENTS, MAX_SIZE, ONE_STEP, WALK  # noqa: E402
+from tests.support.faces import ONE_STEP  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -66,7 +67,7 @@ def test_auto_replay_plays_the_same_level_again(tree_map):
 
 
 def test_auto_reset_draws_its_levels_from_a_bank(tree_map):
-    bank = LevelBank.build(stack([level(WALK)]))
+    bank = LevelBank.build(stack([level(BOARD)]))
     env = AutoResetWrapper(lake(), lambda key: bank.draw(key)[0])
     old, new = jax.random.PRNGKey(0), jax.random.PRNGKey(1)  # This wrapper takes raw keys only.
     _, state = env.reset_to_level(old, level(ONE_STEP))
@@ -78,7 +79,7 @@ def test_auto_reset_draws_its_levels_from_a_bank(tree_map):
 def test_the_level_sampler_replays_the_level_with_the_higher_score(tree_map):
     almost_greedy = {"temperature": 0.02}  # The second of two levels has a weight of 2 ** -50.
     sampler = LevelSampler(4, staleness_coeff=0.0, prioritization_params=almost_greedy, duplicate_check=True)
-    buffer = sampler.initialize(level(WALK))
+    buffer = sampler.initialize(level(BOARD))
     batch = jax.tree.map(jnp.asarray, stack([level(ONE_STEP), level(CORNER), level(ONE_STEP)]))
     buffer, indices = sampler.insert_batch(buffer, batch, jnp.array([0.1, 0.9, 0.2]))
     assert buffer["size"] == 2 and indices.tolist() == [0, 1, 0]
@@ -92,7 +93,7 @@ def test_the_level_sampler_replays_the_level_with_the_higher_score(tree_map):
 @pytest.mark.heavy
 @pytest.mark.parametrize("num_edits", [0, 1, 4])
 def test_a_mutated_level_is_a_level_at_most_so_many_edits_away(num_edits):
-    parent = level(WALK)  # Of side 4, padded to 5, with a slot for a third agent.
+    parent = level(BOARD)  # Of side 4, padded to 5, with a slot for a third agent.
     mutate = jax.jit(jax.vmap(make_level_mutator(8), (0, None, None)))
     children = mutate(jax.random.split(jax.random.key(0), 300), parent, num_edits)
     validate(children)

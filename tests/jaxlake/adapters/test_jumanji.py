@@ -18,8 +18,9 @@ from jumanji.wrappers import AutoResetWrapper, MultiToSingleWrapper  # noqa: E40
 from jaxlake.adapters.jumanji import JumanjiLake  # noqa: E402
 from jaxlake.render import rgb  # noqa: E402
 from jaxlake.state import Params  # noqa: E402
+from jaxlake.testing import BOARD, MAX_SIZE, bank  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
-from tests.support.faces import MAX_SIZE, ONE_STEP, WALK, bank  # noqa: E402
+from tests.support.faces import ONE_STEP  # noqa: E402
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
 SOLVING = jnp.array([RIGHT, RIGHT, WAIT])
@@ -42,12 +43,12 @@ def step(env: Environment, state, actions: jax.Array):
 
 @pytest.mark.heavy
 def test_a_random_episode_passes_jumanjis_own_checks():
-    check_env_does_not_smoke(lake_of(WALK))
-    check_env_specs_does_not_smoke(lake_of(WALK))
+    check_env_does_not_smoke(lake_of(BOARD))
+    check_env_specs_does_not_smoke(lake_of(BOARD))
 
 
 def test_what_comes_back_is_what_the_specs_say():
-    env = lake_of(WALK)
+    env = lake_of(BOARD)
     state, first = reset(env, jax.random.key(0))
     _, second = step(env, state, env.action_spec.generate_value())
     assert_is_jax_array_tree(first)
@@ -63,7 +64,7 @@ def test_what_comes_back_is_what_the_specs_say():
 
 @pytest.mark.heavy
 def test_slips_draw_from_the_key_in_the_state():
-    env = JumanjiLake(bank(WALK), params=Params(max_steps=8, slip=1.0))
+    env = JumanjiLake(bank(BOARD), params=Params(max_steps=8, slip=1.0))
     states, _ = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 64))
     after, _ = jax.jit(jax.vmap(env.step))(states, jnp.tile(jnp.array([UP, WAIT, WAIT]), (64, 1)))
     columns = (after.episode.positions[:, 0] - MAX_SIZE).tolist()  # Always beside the way up, in row 1.
