@@ -3,13 +3,15 @@
 import json
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from lab import LAB, NETWORK, SMALL
 
 from jaxlake.benchmark import load as load_suite
 from jaxlake.benchmark import spread, take
 from rl.command import shipped
-from rl.config import Config
+from rl.config import Config, ConfigError
 from rl.evaluate import main as evaluate
 from rl.judge import asking
 from rl.judge.answers import GREEDY
@@ -45,3 +47,14 @@ def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch)
     error = capsys.readouterr().err
     assert "is a network, which reads nothing" in error and "nothing reads validation.top_k with" in error
     assert "student.actor = network has no program that needs a plan" in error and error.count("\n") == 3
+
+
+def test_a_network_is_read_as_it_was_written_and_with_nan_refused(tmp_path):
+    learner = network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None])
+    network_actor.save(tmp_path, ACTOR, own := ppo.lane(learner.parameters, 0))
+    jax.tree.map(np.testing.assert_array_equal, network_actor.load(tmp_path)[1], own)
+    network_actor.save(
+        tmp_path, ACTOR, ppo.lane(jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters), 0)
+    )
+    with pytest.raises(ConfigError, match="no network that can be read \\(.* has NaN or infinity"):
+        load_player(Config(**LAB), tmp_path)

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from jaxlake import rewards
@@ -98,3 +99,13 @@ def decide(actor: Actor, parameters: Any, frozen: Any, view: Any, legal: Array, 
     none = jnp.where(flat_legal, 0.0, _NEVER), jnp.zeros(count)
     chosen, value = jax.lax.fori_loop(0, -(-jnp.sum(wanted) // size), some, none)
     return chosen.reshape(legal.shape), value.reshape(wanted.shape)
+
+
+def lane(tree: Any, number: int) -> Any:
+    """Return one lane of arrays with a leading axis of lanes, without that axis."""
+    return jax.tree.map(lambda x: x[number], tree)
+
+
+def lanes(trees: list[Any]) -> Any:
+    """Return arrays stacked along a new leading axis of lanes; numpy arrays stay on the host."""
+    return jax.tree.map(lambda *x: np.stack(x) if isinstance(x[0], np.ndarray) else jnp.stack(x), *trees)

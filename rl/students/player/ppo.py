@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -22,7 +21,7 @@ from jaxlake.state import Params, State
 from jaxlake.types import ABSENT, STEPS, Instance, Plan
 from rl.config.choices import PlayerReward
 from rl.config.sections import PPOSection
-from rl.students.player.actor import Actor, decide, lake_of
+from rl.students.player.actor import Actor, decide, lake_of, lane, lanes
 
 DISCOUNT, GAE_LAMBDA = 0.97, 0.9
 """Discount of a reward one step later, and of the advantage estimates (0 trusts the values, 1 the returns)."""
@@ -445,13 +444,3 @@ def play(
         return plan, last.time
 
     return jax.vmap(one)(parameters, levels, keys)
-
-
-def lane(tree: Any, number: int) -> Any:
-    """Return one lane of arrays with a leading axis of lanes, without that axis."""
-    return jax.tree.map(lambda x: x[number], tree)
-
-
-def lanes(trees: list[Any]) -> Any:
-    """Return arrays stacked along a new leading axis of lanes; numpy arrays stay on the host."""
-    return jax.tree.map(lambda *x: np.stack(x) if isinstance(x[0], np.ndarray) else jnp.stack(x), *trees)
