@@ -255,10 +255,11 @@ def test_a_qwen_with_adapters_plays_and_designs_in_its_own_words(config, tmp_pat
     tokenizer = Tokenizer(published_tokenizer())
     shape = dataclasses.replace(MEDIUM, vocab_size=151_936)
     weights.save(tmp_path / "model", shape, create(shape, jax.random.key(0))[1], tokenizer)
-    student = config.student.model_dump() | {"turns": {"tokens": False, "chunk": 8}}
-    values = config.model_dump() | {"student": student, "rounds": {"count": 2, "instances": 16}}
+    values = config.model_dump()
+    student = values["student"] | {"turns": {"tokens": False, "chunk": 8}}
+    values |= {"student": student, "rounds": {"count": 2, "instances": 16}}
     values |= {"model": {"shape": None, "path": str(tmp_path / "model"), "lora": {"rank": 2}, "remat": "none"}}
-    values |= {"text": {"max_prompt_tokens": 136, "max_new_tokens": 16}}
+    values |= {"text": {"max_prompt_tokens": 136}}
     values |= {"engineer": {"kind": "checkpoint", "max_prompt_tokens": 400, "max_answer_tokens": 200, "attempts": 1}}
     run = whole(tmp_path / "run", Config(**values))
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -124,7 +124,7 @@ def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding()
     seen = []
     for side, slots in ((3, 2), (5, 4)):
         level = jax.tree.map(jnp.asarray, stack([from_text("a.B\n.#b\n..A", max_size=side, max_agents=slots)]))[0]
-        lake = lake_of(actor)
+        lake = lake_of(actor, SMALL)
         seen.append(np.asarray(flatten(observe(lake.reset(level)[0]))))
     np.testing.assert_allclose(seen[0], seen[1][:2])
     assert (seen[1][2:] == 0).all() and seen[0].shape == (2, observe.features)
