@@ -138,7 +138,7 @@ class LanguageStudent(Writer):
 
     def answerer(self) -> PlanWriter:
         """Return who answers boards with the current parameters."""
-        return PlanWriter(self.policy, self.policy.rollout_parameters(self.state.parameters))
+        return PlanWriter(self.policy, self.state.parameters, self.policy.rollout_parameters(self.state.parameters))
 
     @property
     def exploration(self) -> SamplingParams:
@@ -177,7 +177,7 @@ def load_writer(config: Config, folder: Path | str, boards: Instance, say: Calla
             f"prompts have up to {longest} tokens and get the room they need (text.max_prompt_tokens = "
             f"{config.text.max_prompt_tokens} is for training)"
         )
-    return PlanWriter(policy, policy.rollout_parameters(parameters))
+    return PlanWriter(policy, parameters, policy.rollout_parameters(parameters))
 
 
 def check_room(policy: Policy, examples: int = 64) -> None:

@@ -28,10 +28,12 @@ class PlanWriter:
 
     Attributes:
       policy: the model's static half and its tokenizer.
-      parameters: the samplers' copy of the parameters, `Policy.rollout_parameters`.
+      trained: the parameters as they were trained, which its identity names.
+      parameters: the samplers' copy of them, `Policy.rollout_parameters`.
     """
 
     policy: Policy
+    trained: nnx.State
     parameters: nnx.State
 
     @property
@@ -40,7 +42,7 @@ class PlanWriter:
         text = self.policy.config.text
         cap = {"max_thinking_tokens": text.thinking_cap, "early_stop": text.early_stop} if text.thinking_cap else {}
         dtype = self.policy.config.model.dtype
-        return {"parameters": fingerprint(self.parameters), "dtype": dtype} | self.policy.identity | cap
+        return {"parameters": fingerprint(self.trained), "dtype": dtype} | self.policy.identity | cap
 
     @property
     def rows(self) -> int:
