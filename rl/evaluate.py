@@ -139,8 +139,7 @@ def _answer_suite(
         asker = _ask_server(options, config, sampling)
     else:
         answerer = students.load(config, label, boards.instances, display.say)
-        told = suite_identity(config, sampling, samples)
-        asker = board_asker(answerer, boards, sampling, samples, config.seed, told)
+        asker = board_asker(answerer, boards, config, sampling, samples)
     identity = {"suite": options.suite, "sha256": boards.account["sha256"]}
     identity |= {"style": config.text.model_dump(mode="json")["style"]}
     record = collect(asker, suite.questions(config, asked, samples), folder, identity, display, stop)

@@ -89,10 +89,9 @@ def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int]
     shapes, numbers = background(instance)
     count, max_size = int(instance.num_agents), instance.max_size
     labels: list[Shape] = []
-    for agent in range(count):
-        if plan is None:
-            break
-        path = [divmod(int(cell), max_size) for cell in plan.paths[agent][: int(plan.lengths[agent])] if cell >= 0]
+    paths = [] if plan is None else [row[: int(plan.lengths[i])] for i, row in enumerate(plan.paths[:count])]
+    for agent, walked in enumerate(paths):
+        path = [divmod(int(cell), max_size) for cell in walked if cell >= 0]
         goal = divmod(int(instance.goals[agent]), max_size)
         while len(path) > 1 and path[-1] == path[-2] == goal:
             path.pop()

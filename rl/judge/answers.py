@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxlake.record import Array
 from jaxlake.types import Instance, Objective, Plan, Verdict
-from jaxlake.verify import verify
+from rl.model.policy import judge_plans
 from rl.model.sampler import SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -84,6 +84,4 @@ def judge(boards: Instance, optima: np.ndarray, answers: Answers, objective: Obj
     Args:
       optima: int32 ``[boards]``, least costs.
     """
-    samples = len(answers.lengths) // len(optima)
-    repeated = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (boards, optima))
-    return jax.tree.map(np.asarray, verify(repeated[0], answers.plans, repeated[1], objective=objective))
+    return judge_plans(boards, optima, answers.plans, objective)

@@ -197,14 +197,8 @@ def suite_identity(config: Config, sampling: SamplingParams, samples: int) -> di
     return {"samples": samples, **dataclasses.asdict(sampling), "seed": config.seed, **text}
 
 
-def board_asker(
-    answerer: Answerer, suite: Benchmark, sampling: SamplingParams, samples: int, seed: int, identity: dict[str, Any]
-) -> Asker:
-    """Return who answers the questions to a suite's boards, `rl.judge.suite.questions`, on the devices here.
-
-    Args:
-      identity: plain values that affect the answers, beside the answerer's own.
-    """
+def board_asker(answerer: Answerer, suite: Benchmark, config: Config, sampling: SamplingParams, samples: int) -> Asker:
+    """Return who answers the questions to a suite's boards, `rl.judge.suite.questions`, on the devices here."""
     processes, places = jax.process_count(), {name: i for i, name in enumerate(suite.ids)}
     boards = max(CALL * answerer.rows // (samples * processes), 1) * processes
 
@@ -214,11 +208,12 @@ def board_asker(
         def show(done: int) -> None:
             within(f"{done}/{len(questions)} of this call")
 
-        answers = answerer.answer(asked, samples, sampling, seed_key(seed), show, begin)
+        answers = answerer.answer(asked, samples, sampling, seed_key(config.seed), show, begin)
         texts = answers.texts(np.arange(len(questions)))
         return list(zip(texts, answers.lengths.tolist(), answers.truncated.tolist(), strict=True))
 
-    return Asker.in_process(write, boards * samples, identity | dict(answerer.identity))
+    identity = suite_identity(config, sampling, samples) | dict(answerer.identity)
+    return Asker.in_process(write, boards * samples, identity)
 
 
 def engineer_asker(policy: Policy, parameters: nnx.State) -> Asker:

@@ -25,7 +25,13 @@ PILOT_BOARDS, PILOT_SAMPLES = 8, 8
 
 
 class Validated(Protocol):
-    """The part of a student that is needed here; see `rl.students.Student`."""
+    """The part of a `rl.students.Student` that validations and pilots need.
+
+    Attributes:
+      config: the run's configuration.
+      validation: the boards that no training shows; known after `Student.restore`.
+      exploration: the sampling of the answers that it is trained on.
+    """
 
     @property
     def config(self) -> Config: ...
@@ -36,9 +42,17 @@ class Validated(Protocol):
     @property
     def exploration(self) -> SamplingParams: ...
 
-    def answerer(self) -> Answerer: ...
+    def answerer(self) -> Answerer:
+        """Return who answers boards as the student does now."""
+        ...
 
-    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset: ...
+    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
+        """Return boards by their configuration, none of them a validation board.
+
+        Raises:
+          ConfigError: if no solvable board is found.
+        """
+        ...
 
 
 def validate(
@@ -56,7 +70,7 @@ def validate(
     """
     config, data, display = student.config, student.validation, recorder.display
     settings, boards, optima = config.validation, data.instances, np.asarray(data.solutions.cost)
-    display.stage(f"{stage_name(name)}: validation", len(optima) * (1 + settings.samples))
+    display.stage(f"{_stage_name(name)}: validation", len(optima) * (1 + settings.samples))
     answerer, key = student.answerer(), make_round_key(config.seed, Purpose.VALIDATE, occasion)
     greedy = answerer.answer(boards, 1, GREEDY, key, _advance(recorder))
     verdicts = judge(boards, optima, greedy, config.lake.objective)
@@ -82,7 +96,7 @@ def validate(
     recorder.meter.read()  # what validation compiles is not the next step's
     assert evidence.sampled_se is not None  # `validation.samples` is 1 at least
     display.say(
-        f"{stage_name(name)}: valid {evidence.valid / evidence.n:.1%} greedy, {evidence.sampled_valid:.1%} sampled "
+        f"{_stage_name(name)}: valid {evidence.valid / evidence.n:.1%} greedy, {evidence.sampled_valid:.1%} sampled "
         f"(+- {1.96 * evidence.sampled_se:.1%}) of {evidence.n} validation boards"
     )
     return evidence
@@ -124,7 +138,7 @@ def equal_shares(lake: LakeConfig) -> LakeConfig:
     )
 
 
-def stage_name(folder: str) -> str:
+def _stage_name(folder: str) -> str:
     """Return what a display calls the validation in a folder of the run: ``round 0`` for ``rounds/0``."""
     return folder.replace("rounds/", "round ").replace("_", " ")
 

@@ -15,7 +15,7 @@ from jax.sharding import Mesh
 from engineer import Context, Generate, Generation, NoAnswer
 from jaxlake import text
 from jaxlake.record import Array
-from jaxlake.types import MAX_STEPS, Instance, Plan, Verdict
+from jaxlake.types import MAX_STEPS, Instance, Objective, Plan, Verdict
 from jaxlake.verify import verify
 from rl import distributed
 from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
@@ -178,11 +178,8 @@ class Policy:
 
     def judge(self, prompts: Prompts, rollout: Rollout, optima: Array) -> Verdict:
         """Read the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
-        samples = len(rollout.tokens) // len(prompts)
-        instances, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (prompts.instances, optima))
-        plans = self.read(instances, rollout)
-        objective = self.config.lake.objective
-        return jax.tree.map(np.asarray, verify(instances, plans, optima, objective=objective))
+        plans = self.read(prompts.instances, rollout)
+        return judge_plans(prompts.instances, optima, plans, self.config.lake.objective)
 
     def read(self, instances: Instance, rollout: Rollout) -> Plan:
         """Return the plans ``[B]`` that answers to these instances tell, with room for ``MAX_STEPS``."""
@@ -265,6 +262,17 @@ class Policy:
             lora.save(folder / "adapters", self.shape.lora, parameters, named, self.source(parameters))
             shape, parameters = dataclasses.replace(self.shape, lora=None), lora.merge(parameters, self.shape.lora)
         weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
+
+
+def judge_plans(boards: Instance, optima: Array, plans: Plan, objective: Objective) -> Verdict:
+    """Return the verdicts ``[boards * samples]`` on plans, those of one board side by side; numpy arrays.
+
+    Args:
+      boards, optima: ``[boards]``, and their least costs.
+    """
+    samples = len(plans.num_named) // len(optima)
+    boards, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (boards, optima))
+    return jax.tree.map(np.asarray, verify(boards, plans, optima, objective=objective))
 
 
 def pin(config: Config, source: Mapping[str, str]) -> Config:

@@ -11,16 +11,14 @@ from engineer.engineers.language import Generate
 from engineer.evidence import TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
-from rl.config import Config
-from rl.judge.answers import Answerer
-from rl.model.sampler import SamplingParams
+from rl.judge.validation import Validated
 from rl.model.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display
 
 
-class Student(Protocol):
+class Student(Validated, Protocol):
     """Learns on the boards of a round, and answers boards.
 
     Made from a configuration (`rl.students.create`); `restore` gives it the run's saved state and its validation
@@ -29,21 +27,13 @@ class Student(Protocol):
     (`rl.run.recorder`).
 
     Attributes:
-      config: the run's configuration.
       state: all that a checkpoint holds; known after `restore`.
-      validation: the boards that no training shows; known after `restore`.
       description: a line for the user, with the student's size and its devices.
       training_summary: the student's training, in words for an engineer.
     """
 
     @property
-    def config(self) -> Config: ...
-
-    @property
     def state(self) -> RunState: ...
-
-    @property
-    def validation(self) -> Dataset: ...
 
     @property
     def description(self) -> str: ...
@@ -82,19 +72,6 @@ class Student(Protocol):
           RunError: if the numbers go out of bounds.
           Interrupted: where a signal asks for it, with everything saved.
         """
-        ...
-
-    def answerer(self) -> Answerer:
-        """Return who answers boards as the student does now, for validations and pilots."""
-        ...
-
-    @property
-    def exploration(self) -> SamplingParams:
-        """The sampling of the answers that it is trained on."""
-        ...
-
-    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
-        """Return boards by their configuration, none of them a validation board; raises as `build`."""
         ...
 
     def save(self, folder: Path) -> None:

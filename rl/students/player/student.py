@@ -143,7 +143,7 @@ class PlayerStudent(Generic[StateT]):
         return (
             f"PPO of {who}, {settings.updates} updates a round of {settings.environments} "
             f"boards and {settings.rollout_steps} steps each, learning rate {settings.learning_rate:g}, at most "
-            f"{settings.episode_steps} steps an episode. {_in_words(settings.reward)} "
+            f"{settings.episode_steps} steps an episode. {_reward_in_words(settings.reward)} "
             f"{self.config.rounds.instances} boards a round."
         )
 
@@ -307,7 +307,7 @@ class PlayerStudent(Generic[StateT]):
         return scores
 
 
-def _in_words(reward: str) -> str:
+def _reward_in_words(reward: str) -> str:
     return "Reward 1 when all agents have arrived, else 0." if reward == PlayerReward.SPARSE else f"Reward {reward}."
 
 
