@@ -3,14 +3,16 @@
 import jax
 import numpy as np
 import pytest
+from lab import LAB
 from stage import Stage
 
 from jaxlake.types import Costs, Verdict
 from rl import command
-from rl.config import ConfigError, RewardSection, RunError, extensions, load
+from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
 from rl.learn.reward import rewards
 from rl.loop import engineer_factory
 from rl.model.policy import writer
+from rl.students import NetworkPlayer
 from rl.students.language import check_room
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -134,3 +136,10 @@ def test_a_prompt_of_ones_own_is_what_the_policy_reads(stage):
     assert policy.prompts(board).tokens[0] == policy.tokenizer.chat("4 2", thinking=settings.thinking)
     with pytest.raises(RunError, match="text.style = mine_lake:nothing: must return a str, not NoneType"):
         writer(settings.model_copy(update={"style": "mine_lake:nothing"}))(board)
+
+
+def test_a_players_reward_that_is_not_there_is_refused_before_anything_is_drawn(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ppo = LAB["student"]["ppo"] | {"reward": "json:no"}
+    with pytest.raises(ConfigError, match="student.ppo.reward = json:no: module json has no function no"):
+        NetworkPlayer(Config(**LAB | {"student": LAB["student"] | {"ppo": ppo}}))

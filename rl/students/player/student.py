@@ -19,7 +19,7 @@ from jaxlake.kinds import Kind
 from jaxlake.record import Array
 from jaxlake.types import Check, Instance, Verdict
 from jaxlake.verify import first_failure, verify
-from rl.config import Config, ConfigError, PPOSection, RunError
+from rl.config import Config, ConfigError, PPOSection, RunError, extensions
 from rl.config.choices import PlayerReward
 from rl.judge.answers import Answers, Show
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
@@ -130,6 +130,8 @@ class PlayerStudent(Generic[StateT]):
         if jax.process_count() > 1:
             raise ConfigError("student.kind = player learns in one process; start it without --processes")
         self.config, self.settings = config, config.student.ppo
+        if extensions.is_own(reward := self.settings.reward):  # now, and not after the warm start
+            extensions.find("student.ppo.reward", reward)
         self.validation: Dataset
         self._validation_key: jax.Array
         self._has_stock = pool.covers(config.all_kinds)
