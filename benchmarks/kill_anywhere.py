@@ -70,7 +70,7 @@ checkpoint: {every_steps: 2}
 """
 PLAYER = """
 base: lab.yaml
-student: {actor: ACTOR, turns: {chunk: 8, rehearsals: 2},
+student: {actor: ACTOR,
           ppo: {episode_steps: 6, environments: 8, rollout_steps: 8, updates: 2, epochs: 1, minibatches: 2}}
 lake: {kinds: [3, 4]}
 rounds: {count: 3, instances: 16}
@@ -201,9 +201,11 @@ def write_micro(folder: Path, credit: str, student: str = "policy") -> None:
     settings = MICRO.replace("CREDIT", credit).replace("REWARD", REWARDS[credit])
     if student in ENGINEERS:
         settings = PLAYER.replace("ACTOR", student).replace("ENGINEER", ENGINEERS[student])
-    (folder / "micro.yaml").write_text(
-        f"model: {{shape: {folder.absolute()}/shape.json}}\n{settings}", encoding="utf-8"
-    )
+    if student == "language":
+        settings = settings.replace("{actor: language,", "{actor: language, turns: {chunk: 8, rehearsals: 2},")
+    if student != "network":
+        settings += f"model: {{shape: {folder.absolute()}/shape.json}}\n"
+    (folder / "micro.yaml").write_text(settings, encoding="utf-8")
 
 
 def go(folder: Path, run: str, log: Path, target: Moment | None = None, number: int = signal.SIGKILL) -> Disturbance:

@@ -78,13 +78,17 @@ def _is_ampere_or_later(device: jax.Device) -> bool:
 
 def cudnn(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array) -> jax.Array:
     """Run cuDNN's fused kernel, which wants the padding on the right: a mask would become a bias, and be slow."""
+    time = q.shape[1]
+    if time % 2:  # JAX refuses a gradient through an odd length
+        q, k, v = (jnp.pad(x, ((0, 0), (0, 1), (0, 0), (0, 0))) for x in (q, k, v))
+        valid = jnp.pad(valid, ((0, 0), (0, 1)))
     lengths = valid.sum(axis=-1, dtype=jnp.int32)
     # What the kernel writes on padding, forward and backward, is not promised to be a number, and 0 * NaN is NaN.
     q, k, v = (jnp.where(valid[:, :, None, None], x, 0) for x in (q, k, v))
     y = jax.nn.dot_product_attention(
         q, k, v, is_causal=True, query_seq_lengths=lengths, key_value_seq_lengths=lengths, implementation="cudnn"
     )
-    return jnp.where(valid[:, :, None, None], y, 0)
+    return jnp.where(valid[:, :, None, None], y, 0)[:, :time]
 
 
 def splash(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, interpret: bool = False) -> jax.Array:

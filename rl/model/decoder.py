@@ -334,7 +334,7 @@ class Decoder(nnx.Module):
 
         Args:
           tokens, positions: int32 ``[B, T]``.
-          valid: bool ``[B, T]``, False on padding, wherever it lies.
+          valid: bool ``[B, T]``, False on padding, which lies on the right (cuDNN's kernel counts on it).
 
         Returns:
           ``[B, T, D]`` in the compute dtype.

@@ -32,6 +32,7 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "qwen3-4b-turns": (1, 80 * USABLE),
     "turns": (1, 12 * USABLE),
     "smollm2-135m": (1, 6 * GIB),
+    "smollm2-turns": (1, 16 * USABLE),
 }
 COMPARISONS = ("tiny", "language", "contexts", "small", "lab", "families", "turns", "base")
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned

@@ -124,14 +124,23 @@ def test_a_view_is_a_token_a_phrase_and_the_text_reads_back_to_them(made, tmp_pa
     assert again.encode(context) == Tokenizer().encode(context)  # what an engineer reads is as it was
 
 
-def test_words_of_the_tokenizer_are_padded_so_that_the_last_is_at_the_end(made):
-    actor = made[0]
+def test_views_of_several_lengths_are_padded_on_the_right_and_decided_as_each_alone(made):
+    """On the right, since cuDNN's kernel takes no other padding: in the middle, it read padding in place of tokens."""
+    actor, _, parameters, frozen = made
     parts = (((1,), (2, 3, 4)), ((5, 6), (7,)))
-    prompt = language_actor.Prompt(before=(8, 9), parts=parts, after=(), moves=actor.prompt.moves)
-    tokens, valid = prompt.tokens(np.array([[0, 1], [1, 0]], np.int8))
-    rows = [np.asarray(row)[np.asarray(there)].tolist() for row, there in zip(tokens, valid, strict=True)]
-    assert rows == [[8, 9, 1, 7], [8, 9, 2, 3, 4, 5, 6]]
-    assert np.asarray(valid)[:, -1].all()
+    prompt = language_actor.Prompt(before=(8, 9), parts=parts, after=(10,), moves=actor.prompt.moves)
+    views = np.array([[0, 1], [1, 0]], np.int8)
+    tokens, valid = map(np.asarray, prompt.tokens(views))
+    rows = [[8, 9, 1, 7, 10], [8, 9, 2, 3, 4, 5, 6, 10]]
+    assert [row[there].tolist() for row, there in zip(tokens, valid, strict=True)] == rows
+    assert (np.diff(valid.astype(int), axis=1) <= 0).all()
+    legal = np.ones((2, 5), bool)
+    wide = dataclasses.replace(actor, prompt=prompt).forward(parameters, frozen, views, legal)
+    for number, row in enumerate(rows):
+        one = language_actor.Prompt(before=tuple(row), parts=(), after=(), moves=actor.prompt.moves)
+        alone = dataclasses.replace(actor, prompt=one).forward(parameters, frozen, views[:1], legal[:1])
+        for found, expected in zip(wide, alone, strict=True):
+            np.testing.assert_allclose(found[number], expected[0], atol=1e-4)
 
 
 def test_the_language_model_does_what_the_trainer_requires_of_an_actor(made):

@@ -42,15 +42,22 @@ class Prompt:
         """Tokens of a view, padding included."""
         return len(self.before) + sum(max(map(len, phrases)) for phrases in self.parts) + len(self.after)
 
+    @property
+    def padded(self) -> bool:
+        """Whether views differ in length."""
+        return any(len(set(map(len, phrases))) > 1 for phrases in self.parts)
+
     def tokens(self, views: Array) -> tuple[jax.Array, jax.Array]:
-        """Return the tokens of views ``[n, parts]``, int32 ``[n, tokens]``, and where they are no padding, bool."""
+        """Return the tokens of views ``[n, parts]``, int32 ``[n, tokens]``, and where they are no padding, bool.
+
+        The padding is on the right.
+        """
         columns: list[Any] = [np.array([self.before], np.int32)]
         valid: list[Any] = [np.ones((1, len(self.before)), bool)]
         for number, phrases in enumerate(self.parts):
             width = max(map(len, phrases))
-            # Padded on the left: whatever a view says, its last token is in the last column.
-            table = np.array([(0,) * (width - len(phrase)) + phrase for phrase in phrases], np.int32)
-            there = np.array([[i >= width - len(phrase) for i in range(width)] for phrase in phrases])
+            table = np.array([phrase + (0,) * (width - len(phrase)) for phrase in phrases], np.int32)
+            there = np.array([[i < len(phrase) for i in range(width)] for phrase in phrases])
             columns.append(jnp.asarray(table)[views[:, number]])
             valid.append(jnp.asarray(there)[views[:, number]])
         columns.append(np.array([self.after], np.int32))
@@ -59,7 +66,11 @@ class Prompt:
         def join(parts: list[Any], dtype: Any) -> jax.Array:
             return jnp.concatenate([jnp.broadcast_to(x, (len(views), x.shape[1])).astype(dtype) for x in parts], axis=1)
 
-        return join(columns, jnp.int32), join(valid, bool)
+        tokens, there = join(columns, jnp.int32), join(valid, bool)
+        if not self.padded:
+            return tokens, there
+        order = jnp.argsort(~there, axis=1, stable=True)
+        return jnp.take_along_axis(tokens, order, 1), jnp.take_along_axis(there, order, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +97,10 @@ class LanguageActor:
         """Return log-probabilities ``[n, 5]`` of the moves and values ``[n]``; see `Actor`."""
         model = nnx.merge(self.graph, nnx.merge_state(parameters["model"], frozen))
         tokens, valid = self.prompt.tokens(views)
-        hidden = model(tokens, token_positions(valid), valid)[:, -1].astype(jnp.float32)
+        hidden = model(tokens, token_positions(valid), valid)
+        if self.prompt.padded:
+            hidden = jnp.take_along_axis(hidden, jnp.sum(valid, axis=1)[:, None, None] - 1, axis=1)
+        hidden = hidden[:, -1].astype(jnp.float32)
         moves = model.head[np.array(self.prompt.moves)].astype(jnp.float32)
         value = hidden @ parameters["value"]["w"] + parameters["value"]["b"]
         return log_probabilities(hidden @ moves.T, legal), value

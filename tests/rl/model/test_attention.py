@@ -142,7 +142,7 @@ def test_splash_equals_xla_with_padding_on_either_side_and_a_length_that_is_no_m
 
 
 @pytest.mark.skipif(not ON_GPU, reason="cuDNN's kernel runs on NVIDIA GPUs")
-@pytest.mark.parametrize("time", [130, 512])
+@pytest.mark.parametrize("time", [7, 130, 512])
 def test_cudnn_equals_xla_on_right_padded_rows(time):
     q, k, v, direction = inputs(3, time, jnp.bfloat16, dim=64)
     valid = np.arange(time) < np.array([time, 70, 0])[:, None]
@@ -151,6 +151,23 @@ def test_cudnn_equals_xla_on_right_padded_rows(time):
     for found, expected in zip(ours, wide, strict=True):
         assert np.isfinite(np.asarray(found, np.float32)).all()
         np.testing.assert_allclose(np.asarray(found, np.float32), expected, rtol=5e-2, atol=5e-2)
+
+
+def test_cudnn_gets_an_even_length_with_the_padding_on_the_right(monkeypatch):
+    """JAX refuses a gradient through its call of cuDNN of an odd length (0.11.2); with XLA's in the kernel's place."""
+
+    def kernel(q, k, v, *, is_causal, query_seq_lengths, key_value_seq_lengths, implementation):
+        assert q.shape[1] % 2 == 0 and is_causal and implementation == "cudnn"
+        np.testing.assert_array_equal(query_seq_lengths, key_value_seq_lengths)
+        return xla(q, k, v, jnp.arange(q.shape[1]) < query_seq_lengths[:, None])
+
+    monkeypatch.setattr(attention.jax.nn, "dot_product_attention", kernel)
+    for time in (6, 7):
+        q, k, v, _ = inputs(3, time)
+        valid = np.arange(time) < np.array([time, 3, 0])[:, None]
+        y = cudnn(q, k, v, valid)
+        assert y.shape == q.shape
+        np.testing.assert_allclose(y, jnp.where(valid[..., None, None], xla(q, k, v, valid), 0), atol=1e-6)
 
 
 @pytest.mark.parametrize(("fsdp", "tp"), [(4, 2), (2, 4)])
