@@ -22,6 +22,7 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
+from side_by_side import write_rows
 
 from jaxlake import view
 from jaxlake.state import State
@@ -110,21 +111,19 @@ def main() -> None:
         results[name] = np.mean(runs, axis=0)
         ends = " ".join(f"{100 * end:.1f}" for end, _ in runs)
         print(f"{name:28} {100 * results[name][0]:6.1f} {100 * results[name][1]:6.1f}   {ends}", flush=True)
-    if options.json:
-        ours = results["ours"]
-        rows = [
-            {
-                "name": f"end, {name}",
-                "ours": float(ours[0]),
-                "peer": float(end),
-                "ratio": float(ours[0] / end) if end else None,
-                "target": 1.0,
-                "met": bool(ours[0] >= end),
-            }
-            for name, (end, _) in results.items()
-            if name != "ours"
-        ]
-        options.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n", encoding="utf-8")
+    ours = results.pop("ours")
+    rows = [
+        {
+            "name": f"end, {name}",
+            "ours": float(ours[0]),
+            "peer": float(end),
+            "ratio": float(ours[0] / end) if end else None,
+            "target": 1.0,
+            "met": bool(ours[0] >= end),
+        }
+        for name, (end, _) in results.items()
+    ]
+    write_rows(rows, options.json)
 
 
 if __name__ == "__main__":

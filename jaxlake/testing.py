@@ -112,7 +112,7 @@ def check_adapter(
 def check_walk(make: Callable[[LevelBank, Params], Face], observe: Callable[[State], Any] = observations.flat) -> None:
     """Check a walk in every direction against the core's; its last step solves the board. See ``check_adapter``."""
     levels, lake = bank(BOARD), Lake(observe=observe)
-    state, _ = lake.reset(levels.at(0)[0])
+    state, _ = jax.jit(lake.reset)(levels.at(0)[0])
     core_step = jax.jit(lake.step)
     moves = [[*both, Action.WAIT] for both in WALK]
     face = make(levels, Params(max_steps=len(WALK)))
@@ -159,7 +159,7 @@ def check_actor(
         raise AssertionError("the actor must be hashable and equal to itself, as programs are kept by it")
     levels = bank(BOARD) if levels is None else levels
     lake = Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=actor.observe)
-    _, first = jax.vmap(lambda board: lake.reset(board, DEFAULT_PARAMS))(levels.instances)
+    _, first = jax.jit(jax.vmap(lambda board: lake.reset(board, DEFAULT_PARAMS)))(levels.instances)
     view, legal = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (first.observation, first.legal_actions))
     forward = jax.jit(actor.forward)
     chosen, value = forward(parameters, frozen, view, legal)

@@ -135,10 +135,10 @@ def test_views_of_several_lengths_are_padded_on_the_right_and_decided_as_each_al
     assert [row[there].tolist() for row, there in zip(tokens, valid, strict=True)] == rows
     assert (np.diff(valid.astype(int), axis=1) <= 0).all()
     legal = np.ones((2, 5), bool)
-    wide = dataclasses.replace(actor, prompt=prompt).forward(parameters, frozen, views, legal)
+    wide = jax.jit(dataclasses.replace(actor, prompt=prompt).forward)(parameters, frozen, views, legal)
     for number, row in enumerate(rows):
         one = language_actor.Prompt(before=tuple(row), parts=(), after=(), moves=actor.prompt.moves)
-        alone = dataclasses.replace(actor, prompt=one).forward(parameters, frozen, views[:1], legal[:1])
+        alone = jax.jit(dataclasses.replace(actor, prompt=one).forward)(parameters, frozen, views[:1], legal[:1])
         for found, expected in zip(wide, alone, strict=True):
             np.testing.assert_allclose(found[number], expected[0], atol=1e-4)
 

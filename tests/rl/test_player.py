@@ -12,12 +12,13 @@ import pytest
 from lab import LAB, NETWORK, SMALL, whole
 
 from engineer.evidence import CHECKS
+from jaxlake import Params
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import pool
 from jaxlake.levels import LevelBank, stack
 from jaxlake.testing import check_actor
-from jaxlake.types import ABSENT, Objective
+from jaxlake.types import ABSENT, Action, Objective
 from jaxlake.verify import verify
 from rl.command import shipped
 from rl.compare import main as compare
@@ -430,21 +431,28 @@ def test_a_validation_is_drawn_and_judged():
 
 
 def test_a_player_is_rewarded_by_the_function_that_a_setting_names(tmp_path, monkeypatch):
-    """Boards that one round does not solve: then the sparse reward is none, and all values stay what they were."""
+    """The rewards by what they pay on a board of two agents; one's own is what a round's advantages are made of."""
     (tmp_path / "reward_of_mine.py").write_text(
         "def far(now):\n    return 0.0 * now.before.distances[:, 0] + (now.before.positions >= 0)\n"
     )
     monkeypatch.chdir(tmp_path)
-    levels, optima = boards(6)
-    losses = {}
+
+    def settings(reward):
+        return PPOSection.model_validate(SMALL.model_dump(mode="json") | {"reward": reward, "updates": 1})
+
+    level = batched(stack([from_text("a.B\n...\nb.A", max_size=3, max_agents=2)]))
+    paid = {}
     for reward in ("sparse", "cost", "shaped", "reward_of_mine:far"):
-        settings = PPOSection.model_validate(SMALL.model_dump(mode="json") | {"reward": reward, "updates": 1})
-        learner = ppo.Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
-        found = ppo.train_round(
-            Linear(), settings, None, learner, batched(levels), optima[None], jax.random.key(5)[None]
-        )
-        losses[reward] = float(found[2]["value_loss"][0, 0])
-    assert len({*losses.values()}) == 4 and np.isfinite([*losses.values()]).all()
-    assert losses["reward_of_mine:far"] > losses["sparse"]  # 1 a step of all that are there
+        lake, bank = lake_of(Linear(), settings(reward)), ppo.lane(ppo.make_bank(settings(reward), level), 0)
+        state, _ = jax.jit(lake.reset)(bank.at(0)[0], Params(max_steps=5), bank.at(0)[1])
+        paid[reward] = np.asarray(jax.jit(lake.step)(state, np.array([Action.RIGHT, Action.UP]))[1].rewards)
+    expected = {"sparse": [0, 0], "cost": [-1, -1], "shaped": [0.1, 0.1], "reward_of_mine:far": [1, 1]}
+    for reward, values in expected.items():
+        np.testing.assert_allclose(paid[reward], values, atol=1e-6, err_msg=reward)
+    levels, optima = boards(6)
+    learner = ppo.Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
+    own = settings("reward_of_mine:far")
+    found = ppo.train_round(Linear(), own, None, learner, batched(levels), optima[None], jax.random.key(5)[None])
+    assert float(found[2]["value_loss"][0, 0]) > 1  # 1 a step, of which the first values know nothing
     with pytest.raises(ConfigError, match="ppo.reward = reward_of_mine:no: module reward_of_mine has no function"):
-        lake_of(Linear(), settings.model_copy(update={"reward": "reward_of_mine:no"}))
+        lake_of(Linear(), settings("reward_of_mine:no"))

@@ -1,5 +1,6 @@
 """What all adapters must do alike, against the core and moves worked out by hand; their own files have the rest."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -8,6 +9,8 @@ from jaxlake.env import Lake
 from jaxlake.testing import MAX_SIZE, check_truncation, check_walk
 from jaxlake.types import ABSENT, Action
 from tests.support.faces import FACES
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 CELLS = [  # Where the moves of `testing.WALK` lead the two agents, worked out by hand.
     [(0, 1), (3, 2)],
@@ -41,9 +44,10 @@ def test_a_walk_in_every_direction_is_the_cores_and_solving_in_the_last_step_ter
 
 
 def test_the_walk_leads_where_its_moves_say():
-    state, _ = LAKE.reset(testing.bank(testing.BOARD).at(0)[0])
+    state, _ = jax.jit(LAKE.reset)(testing.bank(testing.BOARD).at(0)[0])
+    step = jax.jit(LAKE.step)
     for moves, cells in zip(testing.WALK, CELLS, strict=True):
-        state, _ = LAKE.step(state, np.array([*moves, Action.WAIT]))
+        state, _ = step(state, np.array([*moves, Action.WAIT]))
         assert state.positions.tolist() == [row * MAX_SIZE + column for row, column in cells] + [ABSENT]
 
 

@@ -88,6 +88,7 @@ def test_paths_are_planned_anew_when_a_makespan_has_room_for_them():
     assert (found.cost.tolist(), found.expansions.tolist(), found.plan.lengths.tolist()) == ([3], [1], [[4, 3]])
 
 
+@pytest.mark.heavy
 def test_an_agent_with_time_to_spare_has_to_wait_at_the_lower_bound_of_the_makespan():
     # Agent 0 needs all 3 steps and is on the crossing at time 1, when an agent 1 without a wait would be there too.
     assert solve_one("##b##/#a..A/##B##", Objective.MAKESPAN) == (SOLVED, 3, True)
