@@ -74,11 +74,8 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         key = make_key(config.seed, Purpose.PARAMETERS)
         policy, parameters = Policy.create(config, key)
         self.actor, self.policy, self._parameters = language_actor.make_actor(
-            policy, parameters, jax.random.fold_in(key, 1)
+            policy, config.student.turns, parameters, jax.random.fold_in(key, 1)
         )
-        self._warm_optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
-        self._optimizer = self.actor.make_optimizer(self.settings)
-        self._engineer_optimizer = _engineer_optimizer(config.student.turns.engineer_rate)
         self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: PPO"
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
@@ -86,30 +83,28 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         self.frozen = lora.split(self._parameters)[1]
         value = language_actor.first_value(self.policy.shape.hidden_size)
         value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
-
-        def begin(stage: str, trained: nnx.State) -> optax.OptState:
-            return self._first_optimizer(stage, trained, value)
-
-        restored = restore(self.policy, self._parameters, begin, directory.checkpoints, display, value)
+        begin = functools.partial(self._first_optimizer, value=value)
+        restored = restore(self.policy, self._parameters, begin, directory, display, value)
         self.state = LanguageState(**vars(restored))
         del self._parameters
         self.draw_validation(directory, display)
 
     def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array]) -> optax.OptState:
         """Return the optimizer's state where a stage begins."""
-        first, tree = self._optimizer.init, {"model": trained, "value": value}
+        first, tree = self.actor.make_optimizer(self.settings).init, {"model": trained, "value": value}
         if stage == "warm_start":
-            first, tree = self._warm_optimizer.init, trained
+            settings = self.config.warm_start
+            first, tree = make_optimizer(settings, settings.steps).init, trained
         return jax.jit(first, out_shardings=sharding.shardings(jax.eval_shape(first, tree), self.policy.mesh))(tree)
 
     def warm_start(self, recorder: Recorder) -> None:
         """Learn engineer examples if the settings ask for any, and validate; take the optimizer of the rounds."""
         state = self.state
         if self.config.warm_start.steps:
-            sft.warm_start(self.policy, state, recorder, self._warm_optimizer, None)
+            sft.warm_start(self.policy, self.config, state, recorder, None)
             recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
         trained = lora.split(state.parameters)[0]
-        state.begin_rounds(self._first_optimizer("rounds", trained, state.value), self.policy)
+        state.begin_rounds(self._first_optimizer("rounds", trained, state.value), self.policy, self.config)
 
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
         """Train one round as any player does, then rehearse the engineer's examples if the settings ask for it."""
@@ -117,10 +112,11 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         if rehearsals := self.config.student.turns.rehearsals:  # else moments as large as the model for nothing
             state, kept = self.state, self.state.optimizer_state
             # Through PPO's, whose moments are those of other gradients, a rehearsal harmed play.
-            state.optimizer_state = grpo.init(self._engineer_optimizer, state.parameters, self.policy.mesh)
+            optimizer = _engineer_optimizer(self.config.student.turns.engineer_rate)
+            state.optimizer_state = grpo.init(optimizer, state.parameters, self.policy.mesh)
             try:
                 for number in range(rehearsals):
-                    sft.rehearse(self.policy, state, self._engineer_optimizer, recorder.note_update, number)
+                    sft.rehearse(self.policy, self.config, state, optimizer, recorder.note_update, number)
             finally:
                 state.optimizer_state = kept
         return training
@@ -146,7 +142,7 @@ def load_player(config: Config, folder: Path) -> Player:
     policy, model = Policy.load(config, folder, key)
     if config.student.turns.tokens and policy.tokenizer.id_of(MOVES[0]) is None:
         raise ConfigError(f"{folder}: must hold a model that played, and its tokenizer lacks the tokens of a view")
-    reader, policy, model = language_actor.make_actor(policy, model, key)
+    reader, policy, model = language_actor.make_actor(policy, config.student.turns, model, key)
     trained, frozen = lora.split(model)
     value = language_actor.first_value(policy.shape.hidden_size)  # nobody asks for it here
     return Player(reader, settings, frozen, ppo.lanes([{"model": trained, "value": value}]), policy.identity)
