@@ -144,10 +144,9 @@ def teach(branches: Path, config: Config, out: Path, display: Display, stop: Sto
             display.say(policy.describe(parameters))
             lessons = make_lessons(read_states(branches, config.lake.kinds), policy.tokenizer, config)
             display.say(f"{len(lessons)} states with designs that fit")
-            optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
 
             def begin(stage: str, trained: nnx.State) -> optax.OptState:
-                return grpo.init(optimizer, trained, policy.mesh)
+                return grpo.init(make_optimizer(config.warm_start, config.warm_start.steps), trained, policy.mesh)
 
             pupil = _Pupil(policy, restore(policy, parameters, begin, directory, display))
             del parameters

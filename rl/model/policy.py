@@ -20,7 +20,7 @@ from jaxlake.verify import verify
 from rl import distributed
 from rl.config import Config, ConfigError, EngineerSection, ModelSection, RunError, TextSection, extensions
 from rl.model import lora, presets, weights
-from rl.model.decoder import Decoder, DecoderConfig, create
+from rl.model.decoder import Decoder, DecoderConfig, abstract, create
 from rl.model.sampler import Rollout, Sampler, ThinkingBudget
 from rl.model.sampler.grammar import GrammarSampler
 from rl.model.sampler.thinking import closing
@@ -91,15 +91,8 @@ class Policy:
             graph, parameters = create(shape, seed_key, mesh)
         else:
             graph, parameters = weights.load(folder, shape, mesh, seed_key)
-        policy = cls(
-            graph=graph,
-            shape=shape,
-            tokenizer=tokenizer,
-            mesh=mesh,
-            text=config.text,
-            rows=config.sampler.rows,
-            base_model=config.model.path or (None if folder is None else str(folder)),
-        )
+        base = config.model.path or (None if folder is None else str(folder))
+        policy = cls(graph, shape, tokenizer, mesh, config.text, config.sampler.rows, base)
         if not distributed.is_same(json.dumps(policy.identity | policy.revision)):
             raise ConfigError(f"model.path = {config.model.path}: must be the same model on all processes of this job")
         return policy, parameters
@@ -305,6 +298,18 @@ def checkpoint(settings: ModelSection) -> Path | None:
     if settings.path is None:
         return SHIPPED_MODEL if settings.shape == "tiny" else None
     return weights.resolve(settings.path)
+
+
+def abstract_model(settings: ModelSection, mesh: Mesh) -> tuple[DecoderConfig, nnx.GraphDef[Decoder], nnx.State]:
+    """Return the shape of a run's model and its two halves without numbers, see `rl.model.decoder.abstract`.
+
+    A checkpoint is looked for only where it alone gives the shape.
+
+    Raises:
+      ConfigError: if there is no such shape, or it does not fit the mesh.
+    """
+    shape = shape_of(settings, weights.resolve(settings.path) if settings.path and settings.shape is None else None)
+    return shape, *abstract(shape, mesh)
 
 
 def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:

@@ -4,11 +4,13 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 from flax import nnx
+from jax.sharding import Mesh
 
 from engineer.evidence import TrainingEvidence, training_evidence
 from jaxlake.arguments import seed_key
@@ -25,15 +27,18 @@ from rl.learn import grpo, sft
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, mixed_boards
 from rl.learn.grpo.optimizer import make_optimizer
 from rl.learn.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
+from rl.model import lora, sharding
 from rl.model.logprobs import Sequences
-from rl.model.policy import Policy
-from rl.model.sampler import SamplingParams
+from rl.model.policy import Policy, abstract_model
+from rl.model.sampler import Sampler, SamplingParams
+from rl.model.sampler.programs import abstract
 from rl.model.tokenizer import check_fit
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState, restore
+from rl.run.state import TrainState, needs_reference, restore
 from rl.run.tracking import Display
+from rl.students.base import Program
 from rl.students.writer import PlanWriter, Writer
 
 
@@ -68,6 +73,57 @@ class LanguageStudent(Writer):
             f"Reward {reward.kind}: free length {reward.free_tokens}, limit "
             f"{reward.limit_tokens} tokens. {self.config.rounds.instances} boards a round."
         )
+
+    @staticmethod
+    def programs(config: Config, mesh: Mesh) -> list[Program]:
+        """List the programs of a run; see `rl.students.programs`."""
+        settings, teaching = config.grpo, config.warm_start
+        shape, graph, parameters = abstract_model(config.model, mesh)
+        trained, frozen = lora.split(parameters)
+        rooms = config.text.max_prompt_tokens, config.text.max_new_tokens
+        sampler = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
+        sampler.width(max(settings.samples, config.validation.samples))  # refuses too few rows before all else
+        optimizer, first = rounds_optimizer(config), make_optimizer(teaching, teaching.steps)
+
+        def moments_of(optimizer: optax.GradientTransformation) -> optax.OptState:
+            return sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
+
+        @functools.cache
+        def teach(optimizer: optax.GradientTransformation) -> dict[str, jax.stages.Lowered]:
+            return sft.lower(graph, parameters, optimizer, teaching, *rooms, mesh)
+
+        rollout = sharding.abstract_rollout(parameters, shape.dtype, mesh)
+        answer = functools.cache(functools.partial(sampler.lower, rollout))
+        reinforce = functools.cache(functools.partial(grpo.lower, graph, parameters, optimizer, settings, *rooms, mesh))
+        reference: Any = ()
+        if needs_reference(config):
+            copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
+            reference = sharding.abstract(copied, mesh)
+        shared, cast = sharding.split_ready(parameters, shape.dtype, mesh)
+        moments = moments_of(optimizer)
+        trainer = moments, reference
+        generating, beside = (rollout, abstract(sampler)), (trainer, cast)
+        planned, taught = list[Program](), (parameters, moments_of(first))
+        if teaching.steps > teaching.engineer_first:
+            planned.append(Program("warm start, plans", lambda: teach(first)["plans"], taught))
+        if teaching.teaches_engineer:
+            planned.append(Program("warm start, engineer", lambda: teach(first)["engineer"], taught))
+        planned += [
+            Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), cast, (trainer, shared)),
+            Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
+            Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
+            Program("decode", lambda: answer(settings.samples)["decode"], generating, beside),
+        ]
+        if settings.updates > 1 or settings.kl_coefficient > 0:
+            planned.append(Program("log-probs", lambda: reinforce()["logprobs"], parameters, trainer))
+        planned += [
+            Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), trainer),
+            Program("update", lambda: reinforce()["apply"], (trained, moments, trained), (frozen, reference)),
+        ]
+        if settings.engineer_every:
+            rehearsed = parameters, moments
+            planned.append(Program("rehearsal", lambda: teach(optimizer)["engineer"], rehearsed, reference))
+        return planned
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint; draw the boards of the validations and the warm start's plans.

@@ -37,6 +37,12 @@ class Prompt:
     after: tuple[int, ...]
     moves: tuple[int, ...]
 
+    @classmethod
+    def of_length(cls, length: int) -> "Prompt":
+        """Return a prompt whose views have so many tokens, whichever: programs depend on their number alone."""
+        parts = len(view.phrases())
+        return cls((0,) * (length - parts), (((0,),),) * parts, (), (0,) * len(Action))
+
     @property
     def length(self) -> int:
         """Tokens of a view, padding included."""

@@ -4,24 +4,29 @@ import functools
 from pathlib import Path
 
 import jax
+import numpy as np
 import optax
 from flax import nnx
+from jax.sharding import Mesh
 
 from engineer.evidence import TrainingEvidence
+from jaxlake.arguments import seed_key
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
+from jaxlake.types import Instance
 from rl.config import Config, ConfigError
 from rl.judge.validation import validate
 from rl.learn import grpo, sft
 from rl.learn.grpo.optimizer import make_optimizer
 from rl.model import lora, sharding
-from rl.model.policy import Policy
+from rl.model.policy import Policy, abstract_model
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.state import restore
 from rl.run.tracking import Display
+from rl.students.base import Program
 from rl.students.player import language_actor, network_actor, ppo
 from rl.students.player.player_state import LanguageState, NetworkState
 from rl.students.player.properties import MOVES
@@ -77,6 +82,39 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
             policy, config.student.turns, parameters, jax.random.fold_in(key, 1)
         )
         self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: PPO"
+
+    @staticmethod
+    def programs(config: Config, mesh: Mesh) -> list[Program]:
+        """List the programs of a run, in which a view takes all of `text.max_prompt_tokens`.
+
+        They are an update and the play of the validation boards; see `rl.students.programs`.
+        """
+        settings, kinds, count = config.student.ppo, config.all_kinds, config.rounds.instances
+        shape, graph, parameters = abstract_model(config.model, mesh)
+        trained, frozen = lora.split(parameters)
+        prompt = language_actor.Prompt.of_length(config.text.max_prompt_tokens)
+        actor = language_actor.LanguageActor(graph, prompt, config.student.turns.chunk, None)
+        tree = {"model": trained, "value": jax.eval_shape(lambda: language_actor.first_value(shape.hidden_size))}
+        alone = ppo.Learner(parameters=tree, optimizer=jax.eval_shape(actor.make_optimizer(settings).init, tree))
+        learner = sharding.abstract(jax.eval_shape(lambda learner: ppo.lanes([learner]), alone), mesh)
+        side, agents = max(kind.size for kind in kinds), max(kind.num_agents for kind in kinds)
+
+        def boards(count: int) -> Instance:
+            number, holes = np.zeros((1, count), np.int32), np.zeros((1, count, side**2), bool)
+            cells = np.zeros((1, count, agents), np.int32)
+            levels = Instance(size=number, num_agents=number, holes=holes, starts=cells, goals=cells)
+            return sharding.abstract(levels, mesh)
+
+        keys, optima = jax.random.split(seed_key(0), (1, 1)), np.zeros((1, count), np.int32)
+        bank = sharding.abstract(jax.eval_shape(lambda levels: ppo.make_bank(settings, levels), boards(count)), mesh)
+        playing = sharding.abstract(jax.eval_shape(lambda: ppo.begin_round(actor, settings, bank, keys[0])), mesh)
+        update = functools.partial(ppo.update.lower, actor, settings, frozen, learner, playing, bank, optima, keys)
+        held_out = boards(config.validation.instances)
+        play = functools.partial(ppo.play.lower, actor, settings, frozen, learner.parameters, held_out, keys[0], False)
+        return [
+            Program("update", update, (frozen, learner, playing)),
+            Program("play, validation", play, (frozen, learner.parameters), learner.optimizer),
+        ]
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or the first one; draw the boards of the validations."""
