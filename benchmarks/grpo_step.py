@@ -41,6 +41,7 @@ from sampler_speed import PACKAGES
 from side_by_side import ROOT, Row, alternate, connect, header, interpreter, read_options, report, row
 
 from rl import config as config_
+from rl.config import Config
 from rl.learn import grpo
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
 from rl.learn.grpo.optimizer import MAX_NORM
@@ -89,7 +90,8 @@ def main() -> None:
     python = interpreter(options.peers / "tunix_sampler", PACKAGES, install=not options.quick)
     with tempfile.TemporaryDirectory() as scratch:
         ours = Ours(Path(scratch), steps=1 + repeats)
-        with connect("tunix_grpo.py", ours.model, json.dumps(peer_settings(ours.policy)), python=python) as peer:
+        settings = json.dumps(peer_settings(ours.policy, ours.config))
+        with connect("tunix_grpo.py", ours.model, settings, python=python) as peer:
             seeds = itertools.count()
 
             def mine() -> dict[str, float]:
@@ -152,12 +154,11 @@ class Ours:
         draw = functools.partial(build_boards, config)
         boards = mixed_boards(draw, config.lake.kinds, settings.holes, VALIDATION_WAIT, key, PROMPTS * steps)
         self.lake = BoardSet.of(policy, boards)
-        self.optimizer = rounds_optimizer(config)
         directory, display = RunDirectory(scratch / "run", config), Display(quiet=True)
         directory.create()
         display.stage("benchmark", steps)
-        self.policy = policy
-        self.state = TrainState(parameters, grpo.init(self.optimizer, parameters, policy.mesh))
+        self.policy, self.config = policy, config
+        self.state = TrainState(parameters, grpo.init(rounds_optimizer(config), parameters, policy.mesh))
         self.state.progress.stage = "rounds"
         self.recorder = Recorder(directory, display, Stop(), self)
         self.order = np.random.default_rng(0).permutation(len(self.lake.prompts))
@@ -168,7 +169,7 @@ class Ours:
         """Answer tokens a second of the next step; raises AssertionError if an answer was spared the update."""
         upcoming = self.order[self.state.progress.cursor :]
         start = time.perf_counter()
-        metrics, seconds = grpo_step(self.policy, self.state, self.recorder, self.lake, upcoming, self.optimizer)
+        metrics, seconds = grpo_step(self.policy, self.config, self.state, self.recorder, self.lake, upcoming)
         self.recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=20)
         whole = time.perf_counter() - start
         device = {part: seconds[part] for part in ("rollout", "update")}
@@ -199,9 +200,8 @@ def write_model(folder: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": stops}), encoding="utf-8")
 
 
-def peer_settings(policy: Policy) -> dict[str, object]:
+def peer_settings(policy: Policy, config: Config) -> dict[str, object]:
     """Return what the peer must have as we do, and its micro-batches."""
-    config = policy.config
     return {
         "prompts": PROMPTS,
         "samples": SAMPLES,

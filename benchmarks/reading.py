@@ -68,7 +68,7 @@ def read(name: str, config: Config, folder: str | None, limit: int | None) -> li
         policy, parameters = Policy.load(config, folder, make_key(config.seed, Purpose.PARAMETERS))
     else:
         policy, parameters = Policy.create(config, jax.random.key(config.seed))
-    asker = engineer_asker(policy, parameters)
+    asker = engineer_asker(policy, parameters, config)
     with tempfile.TemporaryDirectory() as out, Display() as display:
         scores = reading.run(asker, config, name, limit, Path(out), display, Stop())["all"]
     figures = {

@@ -101,7 +101,7 @@ class Steps:
         start = () if model is None else ("model.shape=null", f"model.path={model}")
         config = config_.load(TINY, [*overrides, *start, "warm_start.steps=0", "grpo.engineer_every=0"])
         boards = config.grpo.prompts * steps
-        config = config_.load(
+        self._config = config = config_.load(
             TINY, [*overrides, *start, "warm_start.steps=0", "grpo.engineer_every=0", f"rounds.instances={boards}"]
         )
         self._student = LanguageStudent(config)
@@ -114,7 +114,9 @@ class Steps:
         directory, display = RunDirectory(folder, config), Display(quiet=True)
         directory.create()
         display.stage("benchmark", steps)
-        self._student.state = TrainState(parameters, grpo.init(self._student.optimizer, parameters, self._policy.mesh))
+        self._student.state = TrainState(
+            parameters, grpo.init(one_step.rounds_optimizer(config), parameters, self._policy.mesh)
+        )
         self._state = self._student.state
         self._state.progress.stage = "rounds"
         self._recorder = Recorder(directory, display, Stop(), self._student)
@@ -127,10 +129,10 @@ class Steps:
         upcoming = self._order[self._state.progress.cursor :]
         with mock.patch.object(one_step, "make_updates", wraps=one_step.make_updates) as make_updates:
             metrics, seconds = one_step.grpo_step(
-                self._policy, self._state, self._recorder, self._boards, upcoming, self._student.optimizer
+                self._policy, self._config, self._state, self._recorder, self._boards, upcoming
             )
-        batch = make_updates.call_args.args[3]
-        prompts = [len(self._boards.prompts.tokens[i]) for i in upcoming[: self._policy.config.grpo.prompts]]
+        batch = make_updates.call_args.args[4]
+        prompts = [len(self._boards.prompts.tokens[i]) for i in upcoming[: self._config.grpo.prompts]]
         learns = (batch.sequences.mask & (batch.advantages != 0)).any(axis=-1)
         trained = batch.sequences.valid[learns].sum()
         self._recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=10**6)

@@ -123,7 +123,7 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     if options.api:
         asker = _ask_server(options, config, SamplingParams(0.0))
     else:
-        asker = engineer_asker(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)))
+        asker = engineer_asker(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)), config)
     reading.run(asker, config, label, options.limit, folder, display, stop)
 
 

@@ -6,7 +6,6 @@ would run. Without a topology it asks the compiler of the devices that are here.
 
 import argparse
 import dataclasses
-import functools
 import importlib.util
 import math
 import os
@@ -14,51 +13,23 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.experimental import topologies
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 
-from jaxlake import view
-from jaxlake.arguments import seed_key
 from jaxlake.commands import command_parser, local_path
-from jaxlake.types import Action
 from rl import command
 from rl import config as config_
-from rl.config import Config, ConfigError
-from rl.learn import grpo, sft
-from rl.learn.grpo.optimizer import make_optimizer
-from rl.learn.grpo_step import rounds_optimizer
-from rl.model import decoder as model
-from rl.model import lora, policy, sharding, weights
-from rl.model.sampler import Sampler
-from rl.model.sampler.programs import abstract
-from rl.run.state import needs_reference
-from rl.students.language import fullest
-from rl.students.player import language_actor, ppo
+from rl.config import ConfigError
+from rl.model.sharding import make_mesh
+from rl.students import Program, programs
 
 GIB = 2**30
 TPU_MEMORY = {"TPU v5 lite": 15.75, "TPU v5": 95.73, "TPU v6 lite": 31.24}
 """GiB a chip that XLA leaves to programs, on v5e, v5p and v6e: what it says when a program asks for too much."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """A program of a run, not yet compiled.
-
-    Attributes:
-      lower: traces the program for the devices of the plan.
-      arguments: abstract arrays that it takes, without batches.
-      beside: abstract arrays that lie on the devices meanwhile and are no arguments.
-    """
-
-    name: str
-    lower: Callable[[], jax.stages.Lowered]
-    arguments: Any
-    beside: Any = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +39,7 @@ class Figures:
     Attributes:
       seconds: time to trace and compile the program.
       outputs: bytes of outputs that do not take the place of a donated argument.
-      beside: see `Program`.
+      beside: see `rl.students.Program`.
       needed: the sum.
       fits: whether the device has so many bytes. The compiler refuses a program that alone is too large, and says no
         more than what arguments, outputs and temporaries add up to; `outputs` is 0 then.
@@ -92,127 +63,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if config.is_network:
             raise ConfigError("student.actor = network has no program that needs a plan; it fits anywhere")
         devices = jax.devices() if options.topology is None else topology_devices(options.topology)
-        mesh = sharding.make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
+        mesh = make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
         limit = memory(mesh)
         figures = show(mesh, programs(config, mesh), limit)
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0 if all(x.fits for x in figures) else 1
-
-
-def programs(config: Config, mesh: Mesh) -> list[Program]:
-    """List the programs of a run in the order of their use; nothing is traced yet.
-
-    Left out are those of the engineer's sampler, which is the answers' with one row a shard.
-
-    Raises:
-      ConfigError: if the model, its batches and the mesh do not go together.
-    """
-    text, settings = config.text, config.grpo
-    folder = weights.resolve(config.model.path) if config.model.path and config.model.shape is None else None
-    shape = policy.shape_of(config.model, folder)
-    graph, parameters = model.abstract(shape, mesh)
-    trained, frozen = lora.split(parameters)
-    optimizer = rounds_optimizer(config)
-    moments = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
-    rollout = sharding.abstract_at(
-        jax.eval_shape(lambda x: sharding.for_rollout(x, shape.dtype, mesh), parameters),
-        sharding.rollout_shardings(parameters, mesh),
-    )
-    if config.plays:
-        return player_programs(config, mesh, graph, parameters)
-    rooms = text.max_prompt_tokens, text.max_new_tokens
-    writer = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
-    writer.width(max(settings.samples, config.validation.samples))  # refuses too few rows before anything is compiled
-    state = abstract(writer)
-
-    answer = functools.cache(functools.partial(writer.lower, rollout))
-    reinforce = functools.cache(functools.partial(grpo.lower, graph, parameters, optimizer, settings, *rooms, mesh))
-    changed, shared = _compared(parameters, rollout)
-    reference: Any = ()
-    if needs_reference(config):
-        copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
-        reference = sharding.abstract(copied, mesh)
-    trainer = moments, reference
-    generating, beside = (rollout, state), (trainer, changed)
-    planned = [
-        Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), changed, (trainer, shared)),
-        Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
-        Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
-        Program("decode", lambda: answer(settings.samples)["decode"], generating, beside),
-        Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), trainer),
-        Program("update", lambda: reinforce()["apply"], (trained, moments, trained), (frozen, reference)),
-    ]
-    if settings.updates > 1 or settings.kl_coefficient > 0:
-        planned.insert(-2, Program("log-probs", lambda: reinforce()["logprobs"], parameters, trainer))
-    if settings.engineer_every:
-        rehearsal = functools.partial(sft.lower, graph, parameters, optimizer, config.warm_start, *rooms, mesh)
-        planned.append(Program("rehearsal", lambda: rehearsal()["engineer"], (parameters, moments), reference))
-    if config.warm_start.steps:
-        supervised = make_optimizer(config.warm_start, config.warm_start.steps)
-        arguments = parameters, sharding.abstract(jax.eval_shape(supervised.init, trained), mesh)
-        teach = functools.cache(
-            functools.partial(sft.lower, graph, parameters, supervised, config.warm_start, *rooms, mesh)
-        )
-        if config.warm_start.teaches_engineer:
-            planned.insert(0, Program("warm start, engineer", lambda: teach()["engineer"], arguments))
-        if config.warm_start.steps > config.warm_start.engineer_first:
-            planned.insert(0, Program("warm start, plans", lambda: teach()["plans"], arguments))
-    return planned
-
-
-def player_programs(config: Config, mesh: Mesh, graph: Any, parameters: Any) -> list[Program]:
-    """List the programs of a language model that plays: an update, and the play of the validation boards.
-
-    A view takes all of `text.max_prompt_tokens`.
-    """
-    settings, turns = config.student.ppo, config.student.turns
-    width, parts = parameters["embed_tokens"]["weight"].shape[1], len(view.phrases())
-    prompt = language_actor.Prompt(
-        (0,) * (config.text.max_prompt_tokens - parts), (((0,),),) * parts, (), (0,) * len(Action)
-    )
-    actor = language_actor.LanguageActor(graph, prompt, turns.chunk, None)
-    trained, frozen = lora.split(parameters)
-    tree = {"model": trained, "value": jax.eval_shape(lambda: language_actor.first_value(width))}
-    optimizer = jax.eval_shape(actor.make_optimizer(settings).init, tree)
-    largest = max(config.all_kinds, key=lambda kind: (kind.size, kind.num_agents))
-    board = jax.tree.map(lambda x: x[0], fullest(largest))
-
-    def lane(x: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
-        place = NamedSharding(mesh, PartitionSpec(None, *place.spec))
-        return jax.ShapeDtypeStruct((1, *x.shape), x.dtype, sharding=place)
-
-    def everywhere(tree: Any) -> Any:
-        return sharding.abstract_at(tree, jax.tree.map(lambda _: NamedSharding(mesh, PartitionSpec()), tree))
-
-    def boards(count: int) -> Any:
-        return jax.tree.map(lambda x: np.zeros((1, count, *np.shape(x)), np.asarray(x).dtype), board)
-
-    learner = ppo.Learner(
-        parameters=jax.tree.map(lane, tree, sharding.shardings(tree, mesh)),
-        optimizer=jax.tree.map(lane, optimizer, sharding.shardings(optimizer, mesh)),
-    )
-    keys = jax.random.split(seed_key(0), (1, 1))
-    levels, held_out = boards(config.rounds.instances), boards(config.validation.instances)
-    bank = jax.eval_shape(lambda: ppo.make_bank(settings, levels))
-    playing = everywhere(jax.eval_shape(lambda: ppo.begin_round(actor, settings, bank, keys[0])))
-    optima = np.zeros((1, config.rounds.instances), np.int32)
-    return [
-        Program(
-            "update",
-            lambda: ppo.update.lower(actor, settings, frozen, learner, playing, everywhere(bank), optima, keys),
-            (frozen, learner, playing),
-        ),
-        Program(
-            "play, validation",
-            lambda: ppo.play.lower(
-                actor, settings, frozen, learner.parameters, everywhere(held_out), keys[0], greedy=False
-            ),
-            (frozen, learner.parameters),
-            learner.optimizer,
-        ),
-    ]
 
 
 def compile(program: Program, limit: int) -> Figures:
@@ -301,16 +158,6 @@ def memory(mesh: Mesh) -> int:
 def per_device(tree: Any) -> int:
     """Count the bytes on each device of abstract arrays with shardings."""
     return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(tree))
-
-
-def _compared(parameters: Any, rollout: Any) -> tuple[list[jax.ShapeDtypeStruct], list[jax.ShapeDtypeStruct]]:
-    """Split the parameters into those that the rollout copies in another dtype or place, and those that it shares."""
-    changed: list[jax.ShapeDtypeStruct] = []
-    shared: list[jax.ShapeDtypeStruct] = []
-    for x, y in zip(jax.tree.leaves(parameters), jax.tree.leaves(rollout), strict=True):
-        same = x.dtype == y.dtype and x.sharding.shard_shape(x.shape) == y.sharding.shard_shape(y.shape)
-        (shared if same else changed).append(x)
-    return changed, shared
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from rl import config as config_
-from rl import plan
+from rl import students
 from rl.model.sharding import make_mesh
 
 ROOT = Path(__file__).parents[1]
@@ -68,4 +68,4 @@ def test_the_configuration_of_a_script_runs_on_so_many_devices(script, processes
     rows = devices // config.mesh.tp
     assert config.mesh.fsdp == -1 and config.sampler.rows % rows == config.grpo.micro_batch % rows == 0
     assert config.sampler.rows // rows >= max(config.grpo.samples, config.validation.samples)
-    plan.programs(config, make_mesh(-1, config.mesh.tp, jax.devices()[:devices]))  # of 16 devices, 8 are here
+    students.programs(config, make_mesh(-1, config.mesh.tp, jax.devices()[:devices]))  # of 16 devices, 8 are here

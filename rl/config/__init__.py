@@ -14,6 +14,7 @@ from rl.config.sections import (
     PPOSection,
     TextSection,
     TrackingSection,
+    TurnsSection,
 )
 from rl.config.training import GRPOSection, OptimizerFields, RewardSection, WarmStartSection
 from rl.config.types import Count, Section

@@ -216,16 +216,16 @@ def board_asker(answerer: Answerer, suite: Benchmark, config: Config, sampling: 
     return Asker.in_process(write, boards * samples, identity)
 
 
-def engineer_asker(policy: Policy, parameters: nnx.State) -> Asker:
-    """Return a language model on the devices here that writes an engineer's responses, as its own settings say."""
-    settings, copy, key = policy.config.engineer, policy.rollout_parameters(parameters), seed_key(policy.config.seed)
+def engineer_asker(policy: Policy, parameters: nnx.State, config: Config) -> Asker:
+    """Return a language model on the devices here that writes an engineer's responses, as the settings say."""
+    settings, copy, key = config.engineer, policy.rollout_parameters(parameters), seed_key(config.seed)
 
     def fits(message: str) -> bool:
         return policy.tokenizer.fits(message, settings.max_prompt_tokens)
 
     def write(begin: int, questions: Sequence[Question], within: Say) -> list[tuple[str, int, bool]]:
         rows = RESPONSES if begin else len(questions)  # the last call has the program of those before it
-        sampler = dataclasses.replace(policy.grammar_sampler(), rows=rows)
+        sampler = dataclasses.replace(policy.grammar_sampler(settings), rows=rows)
         requests = [(question.message, question.grammar) for question in questions]
         written = sampler.write(copy, requests, jax.random.fold_in(key, begin))
         return [(response.raw, response.tokens, False) for response in written]

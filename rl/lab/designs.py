@@ -73,13 +73,12 @@ def model_designs(folder: Path, student: Student) -> list[Design]:
     """
     config, history = student.config, past_rounds(student.state.progress)
     key = make_key(config.seed, Purpose.DESIGN, len(history))
-    settings = config.engineer.model_copy(update={"model": str(folder)})
-    policy, parameters = load_model(settings, config.mesh, config.text.early_stop)
-    generate = policy.generation(lambda: parameters, lambda done: None)
+    policy, parameters = load_model(str(folder), config.mesh, config.text.early_stop)
+    generate = policy.generation(config.engineer, lambda: parameters, lambda done: None)
     context, training = read_context(config.engineer), bookkeeping(config.rounds, student.training_summary)
     designs = []
     for kind, name in zip(MODELS, (f"{folder}", f"{folder} shuffled"), strict=True):
-        of_kind = settings.model_copy(update={"kind": kind})
+        of_kind = config.engineer.model_copy(update={"kind": kind})
         engineer = text_engineer(of_kind, context, training, generate, policy.tokenizer)
         designs.append(Design(name, engineer.propose(history[-1].evidence, history, key).projected))
     return designs

@@ -20,6 +20,7 @@ from rl.learn.grpo.optimizer import learning_rate, make_optimizer, updates_made
 from rl.model.logprobs import join
 from rl.model.policy import Policy
 from rl.model.sampler import Rollout, SamplingParams
+from rl.model.tokenizer import Tokenizer
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
@@ -65,12 +66,7 @@ class Collected:
 
 
 def grpo_step(
-    policy: Policy,
-    state: TrainState,
-    recorder: Recorder,
-    data: BoardSet,
-    upcoming: np.ndarray,
-    optimizer: optax.GradientTransformation,
+    policy: Policy, config: Config, state: TrainState, recorder: Recorder, data: BoardSet, upcoming: np.ndarray
 ) -> tuple[dict[str, float], dict[str, float]]:
     """One step: answers to the next prompts, and `grpo.iterations` passes over them in `grpo.minibatches` updates each.
 
@@ -89,20 +85,21 @@ def grpo_step(
         made, a signal waits for the end of the step.
       RunError: see `Recorder.note_update`.
     """
-    settings, progress, watch = policy.config.grpo, state.progress, Stopwatch()
+    settings, progress, watch = config.grpo, state.progress, Stopwatch()
     expected = len(upcoming[: settings.prompts]) * settings.samples // jax.process_count()
     show = recorder.with_stop_check(lambda done: recorder.display.within(f"answers {done}/{expected}"))
-    sampled = sample(policy, state, data, upcoming, show, watch)
-    collected = make_batch(policy, progress, data, sampled, watch)
-    batch = add_logprobs(policy, state, collected.batch, recorder.check_stop, watch)
-    updates = make_updates(policy, state, recorder, batch, optimizer)
+    sampled = sample(policy, config, state, data, upcoming, show, watch)
+    collected = make_batch(policy.tokenizer, config, progress, data, sampled, watch)
+    batch = add_logprobs(policy, settings, state, collected.batch, recorder.check_stop, watch)
+    updates = make_updates(policy, config, state, recorder, batch)
     progress.cursor += len(sampled.instances)
     progress.short_share, progress.training = collected.short_share, collected.training
     watch.lap("update")
     metrics = collected.metrics | summary(updates)
     rates_of = [*watch.seconds]
     if settings.engineer_every and (progress.step + 1) % settings.engineer_every == 0:
-        metrics["engineer_loss"] = sft.rehearse(policy, state, optimizer, recorder.note_update)
+        optimizer = rounds_optimizer(config)
+        metrics["engineer_loss"] = sft.rehearse(policy, config, state, optimizer, recorder.note_update)
         watch.lap("rehearsal")
 
     metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > MISMATCH_ALARM)
@@ -115,7 +112,12 @@ def grpo_step(
 
 
 def add_logprobs(
-    policy: Policy, state: TrainState, batch: grpo.Batch, check_stop: Callable[[], None], watch: Stopwatch
+    policy: Policy,
+    settings: GRPOSection,
+    state: TrainState,
+    batch: grpo.Batch,
+    check_stop: Callable[[], None],
+    watch: Stopwatch,
 ) -> grpo.Batch:
     """Return the batch with what its updates are measured against, as far as they need it; float32 ``[B, T]`` each.
 
@@ -125,7 +127,7 @@ def add_logprobs(
       check_stop: called before each micro-batch; may raise.
       watch: gets the lap `logprob`.
     """
-    settings, sequences = policy.config.grpo, batch.sequences
+    sequences = batch.sequences
     if settings.needs_advantage:
         learns = np.any(sequences.mask & (batch.advantages != 0), axis=-1, keepdims=True)
         sequences = sequences.replace(mask=sequences.mask & learns)
@@ -148,7 +150,7 @@ def add_logprobs(
 
 
 def make_updates(
-    policy: Policy, state: TrainState, recorder: Recorder, batch: grpo.Batch, optimizer: optax.GradientTransformation
+    policy: Policy, config: Config, state: TrainState, recorder: Recorder, batch: grpo.Batch
 ) -> list[dict[str, float]]:
     """Make the updates on the answers of a step, and return the metrics of each.
 
@@ -156,7 +158,7 @@ def make_updates(
       Interrupted: before the first one is made, with everything saved.
       RunError: see `Recorder.note_update`.
     """
-    config, settings = policy.config, policy.config.grpo
+    settings, optimizer = config.grpo, rounds_optimizer(config)
     schedule, updates = learning_rate(settings, planned_updates(config)), list[dict[str, float]]()
     for number in range(settings.updates):
         rate = float(schedule(updates_made(state.optimizer_state)))
@@ -216,6 +218,7 @@ def planned_updates(config: Config) -> int:
 
 def sample(
     policy: Policy,
+    config: Config,
     state: TrainState,
     data: BoardSet,
     upcoming: np.ndarray,
@@ -237,7 +240,7 @@ def sample(
       show: told how many answers of a batch are finished, now and then; may raise.
       watch: gets the laps `rollout` and `host`.
     """
-    config, settings, progress = policy.config, policy.config.grpo, state.progress
+    settings, progress = config.grpo, state.progress
 
     def answer(instances: np.ndarray, key: jax.Array) -> tuple[Rollout, Verdict]:
         """Answers to these instances ``[P]`` and their verdicts, ``[P * samples]`` on every process."""
@@ -252,7 +255,8 @@ def sample(
             progress=show,
         )
         watch.lap("rollout")
-        gathered = distributed.all_gather((rollout, policy.judge(prompts, rollout, data.optima[mine])))
+        verdicts = policy.judge(prompts, rollout, data.optima[mine], config.lake.objective)
+        gathered = distributed.all_gather((rollout, verdicts))
         watch.lap("host")
         return gathered
 
@@ -271,7 +275,9 @@ def sample(
     return Sampled(answered, rollout, verdicts, filled)
 
 
-def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Sampled, watch: Stopwatch) -> Collected:
+def make_batch(
+    tokenizer: Tokenizer, config: Config, progress: Progress, data: BoardSet, sampled: Sampled, watch: Stopwatch
+) -> Collected:
     """Reward the answers, and make the batch of those that the step learns from.
 
     Places in the batch that no group fills count nowhere: their masks are empty, their advantages 0. Tokens that the
@@ -284,7 +290,6 @@ def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Samp
       progress: the run's progress; its sums of the round are not changed.
       watch: gets the laps `host`, and `credit` where it is exact.
     """
-    config = policy.config
     settings, lengths, samples = config.grpo, config.reward, config.grpo.samples
     rollout, verdicts, groups = sampled.rollout, sampled.verdicts, sampled.groups
     instances, tokens = np.repeat(sampled.instances, samples), rollout.mask.sum(axis=-1)
@@ -309,7 +314,8 @@ def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Samp
     rows, filled = rows[mine], filled[mine]
     if settings.credit is Credit.EXACT:
         watch.lap("host")
-        mask, advantages = _exact_credit(policy, data, instances[rows], rollout[rows], rewards.total[rows] > 0)
+        boards, rewarded = instances[rows][::samples], rewards.total[rows] > 0
+        mask, advantages = _exact_credit(tokenizer, data, boards, rollout[rows], rewarded)
         watch.lap("credit")
     else:
         mask = rollout.mask[rows]
@@ -330,25 +336,23 @@ def make_batch(policy: Policy, progress: Progress, data: BoardSet, sampled: Samp
 
 
 def _exact_credit(
-    policy: Policy, data: BoardSet, instances: np.ndarray, rollout: Rollout, rewarded: np.ndarray
+    tokenizer: Tokenizer, data: BoardSet, boards: np.ndarray, rollout: Rollout, rewarded: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return which tokens of these answers are trained on, bool ``[B, T]``, and their advantages, float32 ``[B, T]``.
 
     What follows the loss of the reward teaches nothing, so nothing is computed of it.
 
     Args:
-      instances: int ``[B]``, whose answers they are, `grpo.samples` side by side.
+      boards: int ``[P]``, whose answers they are, those to one board side by side.
       rewarded: bool ``[B]``.
     """
-    config = policy.config
-    boards = instances[:: config.grpo.samples]
     answers = [row[mask].tolist() for row, mask in zip(rollout.tokens, rollout.mask, strict=True)]
     credits = credit.token_credit(
         data.prompts.instances[boards],
         data.optima[boards],
-        [policy.tokenizer.pieces(answer) for answer in answers],
+        [tokenizer.pieces(answer) for answer in answers],
         rewarded,
-        config.text.max_new_tokens,
+        rollout.mask.shape[1],
     )
     return rollout.mask & (credits != 0), grpo.token_advantages(credits, np.asarray(rollout.logprobs))
 

@@ -72,7 +72,7 @@ def check(config: Config) -> None:
     if config.engineer.kind == LanguageKind.API:
         make_client(config.engineer)
     if config.engineer.kind in MODELS:
-        load_model(config.engineer, config.mesh, config.text.early_stop)
+        load_model(config.engineer.model, config.mesh, config.text.early_stop)
 
 
 def make_engineer(student: Student, recorder: Recorder) -> Engineer:
@@ -225,28 +225,27 @@ def _recorded(recorder: Recorder, generate: Generate) -> Generate:
 
 def _generation(student: Student, recorder: Recorder) -> tuple[Generate, Tokenizer]:
     """Return how the model behind the settings writes, and what counts the tokens of a message to it."""
-    config, kind = student.config, student.config.engineer.kind
-    if kind in MODELS:
-        policy, parameters = load_model(config.engineer, config.mesh, config.text.early_stop)
-        return policy.generation(lambda: parameters, recorder.with_stop_check()), policy.tokenizer
+    config, settings = student.config, student.config.engineer
+    if settings.kind in MODELS:
+        policy, parameters = load_model(settings.model, config.mesh, config.text.early_stop)
+        return policy.generation(settings, lambda: parameters, recorder.with_stop_check()), policy.tokenizer
     assert isinstance(student, WritingStudent)  # as Config makes sure
-    return student.generation(recorder, kind)
+    return student.generation(recorder, settings.kind)
 
 
 @functools.lru_cache(4)
-def load_model(settings: EngineerSection, mesh: MeshSection, early_stop: str | None) -> tuple[Policy, nnx.State]:
+def load_model(folder: str | None, mesh: MeshSection, early_stop: str | None) -> tuple[Policy, nnx.State]:
     """Load the language model that is only an engineer; once for all runs of a process.
 
     Args:
+      folder: checkpoint as in `engineer.model`; None for the shipped one.
       early_stop: words before the end of a thought at its cap, as `text.early_stop`.
 
     Raises:
       ConfigError: if `engineer.model` holds none, or does not fit the devices.
     """
-    folder = settings.model or str(SHIPPED_MODEL)
-    text = TextSection(early_stop=early_stop)
-    config = Config(model=ModelSection(path=folder, shape=None), mesh=mesh, engineer=settings, text=text)
-    return Policy.create(config, seed_key(0))
+    model = ModelSection(path=folder or str(SHIPPED_MODEL), shape=None)
+    return Policy.create(Config(model=model, mesh=mesh, text=TextSection(early_stop=early_stop)), seed_key(0))
 
 
 def make_client(settings: EngineerSection) -> "ChatClient":

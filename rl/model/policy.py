@@ -12,16 +12,15 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
-from engineer import Context, Generate, Generation, NoAnswer
+from engineer import Generate, Generation, NoAnswer
 from jaxlake import text
 from jaxlake.record import Array
 from jaxlake.types import MAX_STEPS, Instance, Objective, Plan, Verdict
 from jaxlake.verify import verify
 from rl import distributed
-from rl.config import Config, ConfigError, ModelSection, RunError, TextSection, extensions
+from rl.config import Config, ConfigError, EngineerSection, ModelSection, RunError, TextSection, extensions
 from rl.model import lora, presets, weights
-from rl.model.context import read_context
-from rl.model.decoder import Decoder, DecoderConfig, create
+from rl.model.decoder import Decoder, DecoderConfig, abstract, create
 from rl.model.sampler import Rollout, Sampler, ThinkingBudget
 from rl.model.sampler.grammar import GrammarSampler
 from rl.model.sampler.thinking import closing
@@ -50,13 +49,21 @@ class Prompts:
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """The static half of the model with its tokenizer, its text format and the mesh it runs on."""
+    """The static half of the model with its tokenizer, its text format and the mesh it runs on.
+
+    Attributes:
+      text: the words for boards, and the room for prompts and answers.
+      rows: answers in the sampler at once, on all devices together.
+      base_model: path or name of the checkpoint with the first parameters; None if they were drawn.
+    """
 
     graph: nnx.GraphDef[Decoder]
     shape: DecoderConfig
     tokenizer: Tokenizer
     mesh: Mesh
-    config: Config
+    text: TextSection
+    rows: int
+    base_model: str | None = None
 
     @classmethod
     def create(cls, config: Config, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
@@ -84,7 +91,8 @@ class Policy:
             graph, parameters = create(shape, seed_key, mesh)
         else:
             graph, parameters = weights.load(folder, shape, mesh, seed_key)
-        policy = cls(graph=graph, shape=shape, tokenizer=tokenizer, mesh=mesh, config=config)
+        base = config.model.path or (None if folder is None else str(folder))
+        policy = cls(graph, shape, tokenizer, mesh, config.text, config.sampler.rows, base)
         if not distributed.is_same(json.dumps(policy.identity | policy.revision)):
             raise ConfigError(f"model.path = {config.model.path}: must be the same model on all processes of this job")
         return policy, parameters
@@ -118,16 +126,17 @@ class Policy:
           ConfigError: if one does not fit `text.max_prompt_tokens`, `text.style` names no function, or the model always
             thinks and `text.thinking` says that it does not.
         """
-        settings = self.config.text
-        if not settings.thinking:
+        prompts = self.unbounded_prompts(instances)
+        check_fit(prompts.tokens, self.text.max_prompt_tokens, "text.max_prompt_tokens")
+        return prompts
+
+    def unbounded_prompts(self, instances: Instance) -> Prompts:
+        """Write and tokenize the user message of each instance ``[n]``, however long it is; see `prompts`."""
+        if not self.text.thinking:
             self.tokenizer.check_answers_at_once("text.thinking")
-        instances = jax.tree.map(np.asarray, instances)
-        write = writer(settings)
-        tokens = [
-            self.tokenizer.chat(write(instances[i]), thinking=settings.thinking) for i in range(len(instances.size))
-        ]
-        check_fit(tokens, settings.max_prompt_tokens, "text.max_prompt_tokens")
-        return Prompts(instances, tokens)
+        instances, write = jax.tree.map(np.asarray, instances), writer(self.text)
+        messages = [write(instances[i]) for i in range(len(instances.size))]
+        return Prompts(instances, [self.tokenizer.chat(message, thinking=self.text.thinking) for message in messages])
 
     def describe(self, parameters: nnx.State) -> str:
         """Return a line for the user: how large the policy is, how much of it is trained, and what it runs on."""
@@ -142,18 +151,13 @@ class Policy:
         return for_rollout(parameters, self.shape.dtype, self.mesh)
 
     @functools.cached_property
-    def context(self) -> Context:
-        """The engineer's context and its words; see `read_context` for what it raises."""
-        return read_context(self.config.engineer)
-
-    @functools.cached_property
     def sampler(self) -> Sampler:
         """The sampler of answers to boards.
 
         Raises:
           ConfigError: if `sampler.rows` does not fit the mesh, or `text.max_thinking_tokens` leaves no room for a plan.
         """
-        settings, thinking = self.config.text, None
+        settings, thinking = self.text, None
         if (cap := settings.thinking_cap) is not None:
             end = tuple(closing(self.tokenizer, settings.early_stop))
             if cap + len(end) >= settings.max_new_tokens:
@@ -169,17 +173,16 @@ class Policy:
             graph=self.graph,
             config=self.shape,
             mesh=self.mesh,
-            rows=self.config.sampler.rows,
+            rows=self.rows,
             max_prompt_tokens=settings.max_prompt_tokens,
             max_new_tokens=settings.max_new_tokens,
             stop_ids=self.tokenizer.stop_ids,
             thinking=thinking,
         )
 
-    def judge(self, prompts: Prompts, rollout: Rollout, optima: Array) -> Verdict:
+    def judge(self, prompts: Prompts, rollout: Rollout, optima: Array, objective: Objective) -> Verdict:
         """Read the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
-        plans = self.read(prompts.instances, rollout)
-        return judge_plans(prompts.instances, optima, plans, self.config.lake.objective)
+        return judge_plans(prompts.instances, optima, self.read(prompts.instances, rollout), objective)
 
     def read(self, instances: Instance, rollout: Rollout) -> Plan:
         """Return the plans ``[B]`` that answers to these instances tell, with room for ``MAX_STEPS``."""
@@ -195,13 +198,16 @@ class Policy:
 
         Without it a thought that is cut off would read as an answer, and a plan that it only considers would count.
         """
-        opened = self.tokenizer.opened(thinking=self.config.text.thinking)
+        opened = self.tokenizer.opened(thinking=self.text.thinking)
         return [opened + self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
 
-    def generation(self, parameters: Callable[[], nnx.State], progress: Callable[[int], None]) -> Generate:
+    def generation(
+        self, settings: EngineerSection, parameters: Callable[[], nnx.State], progress: Callable[[int], None]
+    ) -> Generate:
         """Return how an engineer's answers are written; the samplers' copy of the parameters lives as long as a call.
 
         Args:
+          settings: the engineer's caps, and how its tokens are drawn.
           parameters: function that returns the parameters that write, at each call.
           progress: called now and then while they write; may raise.
         """
@@ -209,16 +215,16 @@ class Policy:
         def generate(message: str, grammar: str, key: jax.Array) -> Generation:
             try:
                 copy = self.rollout_parameters(parameters())
-                (response,) = self.grammar_sampler().write(copy, [(message, grammar)], key, progress)
+                (response,) = self.grammar_sampler(settings).write(copy, [(message, grammar)], key, progress)
                 return Generation(*response[:3])
             except ConfigError as error:  # the message is too long even with everything left out that can be
                 raise NoAnswer(str(error)) from None
 
         return generate
 
-    def grammar_sampler(self) -> GrammarSampler:
+    def grammar_sampler(self, settings: EngineerSection) -> GrammarSampler:
         """Return the sampler that writes the next configuration: it thinks first, then a grammar holds it."""
-        return GrammarSampler(self.sampler, self.tokenizer, self.config.engineer, self.config.text.early_stop)
+        return GrammarSampler(self.sampler, self.tokenizer, settings, self.text.early_stop)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -257,9 +263,8 @@ class Policy:
         if self.shape.lora is None:
             shape = self.shape
         else:
-            base = self.config.model.path or checkpoint(self.config.model)
-            named = None if base is None else str(base).partition("@")[0] if self.revision else str(base)
-            lora.save(folder / "adapters", self.shape.lora, parameters, named, self.source(parameters))
+            base = self.base_model.partition("@")[0] if self.base_model and self.revision else self.base_model
+            lora.save(folder / "adapters", self.shape.lora, parameters, base, self.source(parameters))
             shape, parameters = dataclasses.replace(self.shape, lora=None), lora.merge(parameters, self.shape.lora)
         weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
 
@@ -293,6 +298,18 @@ def checkpoint(settings: ModelSection) -> Path | None:
     if settings.path is None:
         return SHIPPED_MODEL if settings.shape == "tiny" else None
     return weights.resolve(settings.path)
+
+
+def abstract_model(settings: ModelSection, mesh: Mesh) -> tuple[DecoderConfig, nnx.GraphDef[Decoder], nnx.State]:
+    """Return the shape of a run's model and its two halves without numbers, see `rl.model.decoder.abstract`.
+
+    A checkpoint is looked for only where it alone gives the shape.
+
+    Raises:
+      ConfigError: if there is no such shape, or it does not fit the mesh.
+    """
+    shape = shape_of(settings, weights.resolve(settings.path) if settings.path and settings.shape is None else None)
+    return shape, *abstract(shape, mesh)
 
 
 def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:

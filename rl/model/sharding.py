@@ -156,16 +156,22 @@ def for_rollout(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State:
 
     What is so already, such as a frozen base on one GPU, is not copied: the result shares its memory.
     """
-    ready, rest = _split_ready(parameters, dtype, mesh)
+    ready, rest = split_ready(parameters, dtype, mesh)
     return nnx.merge_state(ready, _prepare(rest, dtype, mesh)) if rest else ready
+
+
+def abstract_rollout(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State:
+    """Return the result of `for_rollout` as ShapeDtypeStructs."""
+    made = jax.eval_shape(lambda tree: for_rollout(tree, dtype, mesh), parameters)
+    return abstract_at(made, rollout_shardings(parameters, mesh))
 
 
 def lower_for_rollout(parameters: nnx.State, dtype: Any, mesh: Mesh) -> jax.stages.Lowered:
     """Lower the program of `for_rollout` from ShapeDtypeStructs."""
-    return _prepare.lower(_split_ready(parameters, dtype, mesh)[1], dtype, mesh)
+    return _prepare.lower(split_ready(parameters, dtype, mesh)[1], dtype, mesh)
 
 
-def _split_ready(parameters: nnx.State, dtype: Any, mesh: Mesh) -> tuple[nnx.State, nnx.State]:
+def split_ready(parameters: nnx.State, dtype: Any, mesh: Mesh) -> tuple[nnx.State, nnx.State]:
     """Split parameters into those that the sampler can take as they are, and the others."""
 
     def is_ready(_: PathParts, variable: nnx.Variable) -> bool:

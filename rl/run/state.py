@@ -17,7 +17,8 @@ from rl.config import Config
 from rl.config.choices import LanguageKind
 from rl.model import lora, sharding
 from rl.model.policy import Policy
-from rl.run.checkpoint import Checkpoints, Snapshot
+from rl.run.checkpoint import Snapshot
+from rl.run.directory import RunDirectory
 from rl.run.progress import Progress
 from rl.run.tracking import Display
 
@@ -41,10 +42,10 @@ class TrainState:
     progress: Progress = dataclasses.field(default_factory=Progress)
     source: dict[str, str] = dataclasses.field(default_factory=dict)
 
-    def begin_rounds(self, optimizer_state: optax.OptState, policy: Policy) -> None:
+    def begin_rounds(self, optimizer_state: optax.OptState, policy: Policy, config: Config) -> None:
         """Take the optimizer's first state of the rounds, and the reference if one is needed."""
         self.optimizer_state = optimizer_state
-        if needs_reference(policy.config):
+        if needs_reference(config):
             self.reference = make_reference(lora.split(self.parameters)[0], policy)
 
     def snapshot(self) -> Snapshot:
@@ -84,11 +85,11 @@ def restore(
     policy: Policy,
     parameters: nnx.State,
     begin: Callable[[str, nnx.State], optax.OptState],
-    checkpoints: Checkpoints,
+    directory: RunDirectory,
     display: Display,
     value: dict[str, jax.Array] | None = None,
 ) -> TrainState:
-    """Return the state in the last whole checkpoint; without any, where a run begins.
+    """Return the state in the last whole checkpoint of a run's folder; without any, where a run begins.
 
     Args:
       begin: function from a stage of the run and what is trained to the optimizer's state where the stage begins.
@@ -104,12 +105,12 @@ def restore(
         arrays = {"parameters": trained, "optimizer": jax.eval_shape(functools.partial(begin, progress.stage), trained)}
         if value is not None:
             arrays["value"] = value
-        if needs_reference(policy.config) and progress.stage != "warm_start":
+        if needs_reference(directory.config) and progress.stage != "warm_start":
             arrays["reference"] = jax.eval_shape(lambda x: make_reference(x, policy), trained)
         return sharding.abstract(arrays, policy.mesh)
 
     source = policy.source(parameters)
-    snapshot = checkpoints.restore(like, display.say, source)
+    snapshot = directory.checkpoints.restore(like, display.say, source)
     if snapshot is None:
         return TrainState(parameters, begin("warm_start", trained), value=value, source=source)
     return TrainState(

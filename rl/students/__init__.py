@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from jax.sharding import Mesh
+
 from jaxlake.types import Instance
 from rl.config import Config
 from rl.judge.answers import Answerer
-from rl.students.base import BranchingStudent, Student, WritingStudent
+from rl.students.base import BranchingStudent, Program, Student, WritingStudent
 from rl.students.language import LanguageStudent, load_writer
 from rl.students.player import LanguagePlayer, NetworkPlayer, PlayerStudent, load_player
 
@@ -16,10 +18,12 @@ __all__ = [
     "LanguageStudent",
     "NetworkPlayer",
     "PlayerStudent",
+    "Program",
     "Student",
     "WritingStudent",
     "create",
     "load",
+    "programs",
 ]
 
 
@@ -32,6 +36,17 @@ def create(config: Config) -> Student:
     if not config.plays:
         return LanguageStudent(config)
     return NetworkPlayer(config) if config.is_network else LanguagePlayer(config)
+
+
+def programs(config: Config, mesh: Mesh) -> list[Program]:
+    """List the programs of a language model that learns so, in the order of their use; nothing is traced yet.
+
+    Left out are those of the engineer's sampler, which is the answers' with one row a shard.
+
+    Raises:
+      ConfigError: if the model, its batches and the mesh do not go together.
+    """
+    return (LanguagePlayer if config.plays else LanguageStudent).programs(config, mesh)
 
 
 def load(config: Config, folder: Path | str, boards: Instance, say: Callable[[str], None]) -> Answerer:

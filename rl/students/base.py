@@ -1,6 +1,7 @@
-"""The protocols of students, which learn in the rounds of Algorithm 1; nothing here learns."""
+"""The protocols of students, which learn in the rounds of Algorithm 1, and their programs; nothing here learns."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +17,22 @@ from rl.model.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program of a run, not yet compiled.
+
+    Attributes:
+      lower: traces the program for the devices of its mesh.
+      arguments: abstract arrays that it takes, without batches.
+      beside: abstract arrays that lie on the devices meanwhile and are no arguments.
+    """
+
+    name: str
+    lower: Callable[[], jax.stages.Lowered]
+    arguments: Any
+    beside: Any = ()
 
 
 class Student(Validated, Protocol):

@@ -4,11 +4,13 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import optax
 from flax import nnx
+from jax.sharding import Mesh
 
 from engineer.evidence import TrainingEvidence, training_evidence
 from jaxlake.arguments import seed_key
@@ -25,15 +27,18 @@ from rl.learn import grpo, sft
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, mixed_boards
 from rl.learn.grpo.optimizer import make_optimizer
 from rl.learn.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
+from rl.model import lora, sharding
 from rl.model.logprobs import Sequences
-from rl.model.policy import Policy
-from rl.model.sampler import SamplingParams
+from rl.model.policy import Policy, abstract_model
+from rl.model.sampler import Sampler, SamplingParams
+from rl.model.sampler.programs import abstract
 from rl.model.tokenizer import check_fit
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState, restore
+from rl.run.state import TrainState, needs_reference, restore
 from rl.run.tracking import Display
+from rl.students.base import Program
 from rl.students.writer import PlanWriter, Writer
 
 
@@ -51,8 +56,6 @@ class LanguageStudent(Writer):
         self.config = config
         self.policy, self._parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
         self.description = self.policy.describe(self._parameters)
-        self.optimizer = rounds_optimizer(config)
-        self._warm_optimizer = make_optimizer(config.warm_start, config.warm_start.steps)
         self._draw: Draw = functools.partial(build_boards, config)
         self.state: TrainState
         self.validation: Dataset
@@ -71,34 +74,89 @@ class LanguageStudent(Writer):
             f"{reward.limit_tokens} tokens. {self.config.rounds.instances} boards a round."
         )
 
+    @staticmethod
+    def programs(config: Config, mesh: Mesh) -> list[Program]:
+        """List the programs of a run; see `rl.students.programs`."""
+        settings, teaching = config.grpo, config.warm_start
+        shape, graph, parameters = abstract_model(config.model, mesh)
+        trained, frozen = lora.split(parameters)
+        rooms = config.text.max_prompt_tokens, config.text.max_new_tokens
+        sampler = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
+        sampler.width(max(settings.samples, config.validation.samples))  # refuses too few rows before all else
+        optimizer, first = rounds_optimizer(config), make_optimizer(teaching, teaching.steps)
+
+        def moments_of(optimizer: optax.GradientTransformation) -> optax.OptState:
+            return sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
+
+        @functools.cache
+        def teach(optimizer: optax.GradientTransformation) -> dict[str, jax.stages.Lowered]:
+            return sft.lower(graph, parameters, optimizer, teaching, *rooms, mesh)
+
+        rollout = sharding.abstract_rollout(parameters, shape.dtype, mesh)
+        answer = functools.cache(functools.partial(sampler.lower, rollout))
+        reinforce = functools.cache(functools.partial(grpo.lower, graph, parameters, optimizer, settings, *rooms, mesh))
+        reference: Any = ()
+        if needs_reference(config):
+            copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
+            reference = sharding.abstract(copied, mesh)
+        shared, cast = sharding.split_ready(parameters, shape.dtype, mesh)
+        moments = moments_of(optimizer)
+        trainer = moments, reference
+        generating, beside = (rollout, abstract(sampler)), (trainer, cast)
+        planned, taught = list[Program](), (parameters, moments_of(first))
+        if teaching.steps > teaching.engineer_first:
+            planned.append(Program("warm start, plans", lambda: teach(first)["plans"], taught))
+        if teaching.teaches_engineer:
+            planned.append(Program("warm start, engineer", lambda: teach(first)["engineer"], taught))
+        planned += [
+            Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), cast, (trainer, shared)),
+            Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
+            Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
+            Program("decode", lambda: answer(settings.samples)["decode"], generating, beside),
+        ]
+        if settings.updates > 1 or settings.kl_coefficient > 0:
+            planned.append(Program("log-probs", lambda: reinforce()["logprobs"], parameters, trainer))
+        planned += [
+            Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), trainer),
+            Program("update", lambda: reinforce()["apply"], (trained, moments, trained), (frozen, reference)),
+        ]
+        if settings.engineer_every:
+            rehearsed = parameters, moments
+            planned.append(Program("rehearsal", lambda: teach(optimizer)["engineer"], rehearsed, reference))
+        return planned
+
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint; draw the boards of the validations and the warm start's plans.
 
         See `check_room` and `rl.run.state.restore` for the mistakes that are found.
         """
-        check_room(self.policy)
-
-        def begin(stage: str, trained: nnx.State) -> optax.OptState:
-            optimizer = self._warm_optimizer if stage == "warm_start" else self.optimizer
-            return grpo.init(optimizer, trained, self.policy.mesh)
-
-        self.state = restore(self.policy, self._parameters, begin, directory.checkpoints, display)
+        check_room(self.policy, self.config)
+        self.state = restore(self.policy, self._parameters, self._first_optimizer, directory, display)
         del self._parameters
         warm_start = self.config.warm_start
         plans = self.state.progress.stage == "warm_start" and warm_start.steps > warm_start.engineer_first
         display.stage("boards", 1 + plans)
-        self.validation = draw_validation_set(self.policy, self._draw, directory.validation_seed)
+        self.validation = draw_validation_set(self.policy, self.config, self._draw, directory.validation_seed)
         display.advance("validation")
         if plans:
-            self._plans = sft.plan_examples(self.policy, self._draw, self.validation.instances, display)
+            exclude = self.validation.instances
+            self._plans = sft.plan_examples(self.policy, self.config, self._draw, exclude, display)
             display.advance("warm start")
+
+    def _first_optimizer(self, stage: str, parameters: nnx.State) -> optax.OptState:
+        """Return the optimizer's state where a stage begins."""
+        optimizer, settings = rounds_optimizer(self.config), self.config.warm_start
+        if stage == "warm_start":
+            optimizer = make_optimizer(settings, settings.steps)
+        return grpo.init(optimizer, parameters, self.policy.mesh)
 
     def warm_start(self, recorder: Recorder) -> None:
         """Learn the solver's plans and engineer examples, and validate; take the optimizer of the rounds."""
         if self.config.warm_start.steps:
-            sft.warm_start(self.policy, self.state, recorder, self._warm_optimizer, self._plans)
+            sft.warm_start(self.policy, self.config, self.state, recorder, self._plans)
             recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
-        self.state.begin_rounds(grpo.init(self.optimizer, self.state.parameters, self.policy.mesh), self.policy)
+        first = self._first_optimizer("rounds", self.state.parameters)
+        self.state.begin_rounds(first, self.policy, self.config)
 
     def build(self, lake: LakeConfig) -> Dataset:
         """Generate and solve the boards of the round."""
@@ -123,7 +181,7 @@ class LanguageStudent(Writer):
         while progress.cursor < total:
             epoch, place = divmod(progress.cursor, count)
             order = np.asarray(jax.random.permutation(make_key(config.seed, Purpose.ORDER, k, epoch), count))
-            metrics, seconds = grpo_step(self.policy, state, recorder, data, order[place:], self.optimizer)
+            metrics, seconds = grpo_step(self.policy, config, state, recorder, data, order[place:])
             if metrics["mismatch_alarm"] and not alarmed:
                 alarmed = True
                 display.say(
@@ -150,27 +208,23 @@ class LanguageStudent(Writer):
         return self._draw(lake, key, count, self.validation.instances)
 
 
-def draw_validation_set(policy: Policy, draw: Draw, seed: int) -> Dataset:
+def draw_validation_set(policy: Policy, config: Config, draw: Draw, seed: int) -> Dataset:
     """Draw the boards that the settings `validation` ask for, which every validation of a run answers.
 
     Raises:
       ConfigError: if no solvable board is found, or a prompt does not fit `text.max_prompt_tokens`.
     """
-    settings, key = policy.config.validation, make_key(seed, Purpose.VALIDATION_SET)
-    kinds = policy.config.target_kinds
-    boards = mixed_boards(draw, kinds, settings.holes, VALIDATION_WAIT, key, settings.instances)
+    settings, key = config.validation, make_key(seed, Purpose.VALIDATION_SET)
+    boards = mixed_boards(draw, config.target_kinds, settings.holes, VALIDATION_WAIT, key, settings.instances)
     policy.prompts(boards.instances)
     return boards
 
 
 def load_writer(config: Config, folder: Path | str, boards: Instance, say: Callable[[str], None]) -> PlanWriter:
     """Read a checkpoint that writes plans; see `rl.students.load`."""
-    roomy = config.text.model_copy(update={"max_prompt_tokens": 2**31})
-    key = make_key(config.seed, Purpose.PARAMETERS)
-    loaded, parameters = Policy.load(config.model_copy(update={"text": roomy}), folder, key)
-    longest = max(map(len, loaded.prompts(boards).tokens))
-    text = config.text.model_copy(update={"max_prompt_tokens": longest})
-    policy = dataclasses.replace(loaded, config=config.model_copy(update={"text": text}))
+    loaded, parameters = Policy.load(config, folder, make_key(config.seed, Purpose.PARAMETERS))
+    longest = max(map(len, loaded.unbounded_prompts(boards).tokens))
+    policy = dataclasses.replace(loaded, text=config.text.model_copy(update={"max_prompt_tokens": longest}))
     say(f"{folder}: {policy.describe(parameters)}")
     if longest > config.text.max_prompt_tokens:
         say(
@@ -180,7 +234,7 @@ def load_writer(config: Config, folder: Path | str, boards: Instance, say: Calla
     return PlanWriter(policy, parameters, policy.rollout_parameters(parameters))
 
 
-def check_room(policy: Policy, examples: int = 64) -> None:
+def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
     """Find out before a run, not in the middle of it, what would not fit.
 
     Texts into their room, the answers to a prompt into the sampler's rows, equal shares to the processes of a job. And
@@ -189,7 +243,6 @@ def check_room(policy: Policy, examples: int = 64) -> None:
     Raises:
       ConfigError: naming the setting that is too small.
     """
-    config = policy.config
     if extensions.is_own(config.reward.kind):
         extensions.find("reward.kind", config.reward.kind)
     engineer = config.engineer
@@ -202,7 +255,8 @@ def check_room(policy: Policy, examples: int = 64) -> None:
 
     @functools.cache  # what the engineer reads is mostly what it is taught, and 64 of these take half a second
     def drawn(shown: tuple[str, ...]) -> tuple[Sequence[list[int]], ...]:
-        return tuple(zip(*sft.engineer_texts(policy, np.random.default_rng(0), examples, shown), strict=True))
+        texts = sft.engineer_texts(policy.tokenizer, config, np.random.default_rng(0), examples, shown)
+        return tuple(zip(*texts, strict=True))
 
     if reads:
         contexts, _, answers = drawn((engineer.context,))

@@ -12,6 +12,7 @@ from flax import nnx
 from engineer.engineers.language import Generate
 from jaxlake.types import Instance
 from rl import distributed
+from rl.config import Config
 from rl.config.choices import LanguageKind
 from rl.judge.answers import Answers, Show
 from rl.learn.credit import first_lost
@@ -39,20 +40,20 @@ class PlanWriter:
     @property
     def identity(self) -> dict[str, Any]:
         """The parameters' and the model's digests, and the cap on thoughts."""
-        text = self.policy.config.text
+        text = self.policy.text
         cap = {"max_thinking_tokens": text.thinking_cap, "early_stop": text.early_stop} if text.thinking_cap else {}
-        dtype = self.policy.config.model.dtype
-        return {"parameters": fingerprint(self.trained), "dtype": dtype} | self.policy.identity | cap
+        computed = {"parameters": fingerprint(self.trained), "dtype": str(self.policy.shape.dtype)}
+        return computed | self.policy.identity | cap
 
     @property
     def rows(self) -> int:
         """Answers in the sampler at once."""
-        return self.policy.config.sampler.rows
+        return self.policy.rows
 
     @property
     def prompt(self) -> Callable[[Instance], str]:
         """The message of a board."""
-        return writer(self.policy.config.text)
+        return writer(self.policy.text)
 
     def first_lost(self, boards: Instance, texts: Sequence[str]) -> list[int | None]:
         """Return the place in each text that loses the last valid plan."""
@@ -89,10 +90,12 @@ class Writer:
     """A policy and the state of its parameters.
 
     Attributes:
+      config: the run's configuration.
       policy: the model's static half, its tokenizer and its mesh.
       state: the run's state; known after `Student.restore`.
     """
 
+    config: Config
     policy: Policy
     state: Any  # a `rl.run.state.TrainState`, which each student narrows
 
@@ -102,10 +105,10 @@ class Writer:
 
     def generation(self, recorder: Recorder, engineer: str) -> tuple[Generate, Tokenizer]:
         """Return generation with the engineer's parameters at the time when it is asked, held to the grammar."""
-        return (
-            self.policy.generation(lambda: self.designer_parameters(engineer), recorder.with_stop_check()),
-            self.policy.tokenizer,
+        generate = self.policy.generation(
+            self.config.engineer, lambda: self.designer_parameters(engineer), recorder.with_stop_check()
         )
+        return generate, self.policy.tokenizer
 
     def save(self, folder: Path) -> None:
         """Write model and tokenizer as a Hugging Face folder."""

@@ -3,7 +3,6 @@
 import json
 import signal
 
-import jax
 import numpy as np
 import pytest
 from branches import branch, save
@@ -20,7 +19,8 @@ from rl.lab import teaching
 from rl.lab.branches import BranchTrainer, measure
 from rl.lab.designs import SEVERAL, draw_designs
 from rl.lab.gains import read_gains
-from rl.model.policy import SHIPPED_MODEL, Policy
+from rl.model.policy import SHIPPED_MODEL
+from rl.model.tokenizer import Tokenizer
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.students.player import OTHER_KINDS_WEIGHT
@@ -165,11 +165,6 @@ def test_the_gain_of_a_branch_is_that_of_its_target_boards():
     assert [(row.before, row.after) for row in gain.by_kind.values()] == [(0.5, 0.75), (0.25, 0.75)]
 
 
-@pytest.fixture(scope="module")
-def policy():
-    return Policy.create(TAUGHT, jax.random.key(0))[0]
-
-
 def branches(folder, kinds=(3, 4)):
     """A folder with one state, in whose branches a good and a bad design gained on the target 4 and on 3."""
     gains = [(0, GOOD, 0, 0.1, 0.3), (0, GOOD, 1, 0.2, 0.1), (1, BAD, 0, 0.0, 0.0), (1, BAD, 1, 0.0, 0.2)]
@@ -184,28 +179,30 @@ def branches(folder, kinds=(3, 4)):
     return folder
 
 
-def test_a_score_is_the_gain_on_the_target_and_a_tenth_of_that_elsewhere(policy, tmp_path):
-    (state,) = teaching.read_states(branches(tmp_path / "b"), policy)
+def test_a_score_is_the_gain_on_the_target_and_a_tenth_of_that_elsewhere(tmp_path):
+    (state,) = teaching.read_states(branches(tmp_path / "b"), TAUGHT.lake.kinds)
     assert state.scores == pytest.approx([0.15 + OTHER_KINDS_WEIGHT * 0.2, OTHER_KINDS_WEIGHT * 0.1])
     assert state.designs == (GOOD, BAD)
-    assert teaching._context(policy, state.history).splitlines()[1].startswith("4 ")  # 3 was trained on
-    assert teaching._thought(policy, state.history).startswith("Weakest:4 ")
+    context = teaching._context(Tokenizer(), TAUGHT, state.history)
+    assert context.splitlines()[1].startswith("4 ")  # 3 was trained on
+    assert teaching._thought(TAUGHT, state.history).startswith("Weakest:4 ")
 
 
-def test_states_of_other_kinds_and_damaged_files_are_named(policy, tmp_path):
+def test_states_of_other_kinds_and_damaged_files_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"states.jsonl, line 1: has other kinds than lake.kinds"):
-        teaching.read_states(branches(tmp_path / "b", kinds=(5, 6)), policy)
+        teaching.read_states(branches(tmp_path / "b", kinds=(5, 6)), TAUGHT.lake.kinds)
     (tmp_path / "b/states.jsonl").write_text("{}\n")
     with pytest.raises(ConfigError, match=r"states.jsonl, line 1: damaged"):
-        teaching.read_states(tmp_path / "b", policy)
+        teaching.read_states(tmp_path / "b", TAUGHT.lake.kinds)
 
 
-def test_of_drawn_tables_the_thought_alone_counts(policy):
-    contexts, taught, counts = teaching.draw_thoughts(policy, np.random.default_rng(0), 3)
+def test_of_drawn_tables_the_thought_alone_counts():
+    tokenizer = Tokenizer()
+    contexts, taught, counts = teaching.draw_thoughts(tokenizer, TAUGHT, np.random.default_rng(0), 3)
     for tokens, count in zip(taught, counts, strict=True):
-        said = policy.tokenizer.decode(tokens[:count])
+        said = tokenizer.decode(tokens[:count])
         assert said.startswith("<think>\nWeakest:") and said.rstrip().endswith("</think>")
-        assert policy.tokenizer.decode(tokens[count:]).startswith("{")
+        assert tokenizer.decode(tokens[count:]).startswith("{")
 
 
 @pytest.mark.heavy

@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from pydantic_core import to_jsonable_python
 
 from rl import config as config_
-from rl import plan
+from rl import plan, students
 from rl.lab.comparison import load
 from rl.lab.runs import plan_runs
 
@@ -59,7 +59,7 @@ def test_every_program_can_be_traced_and_its_arrays_leave_room_for_temporaries(n
     config = config_.load(CONFIGS / f"{name}.yaml")
     count, memory = DEVICES[name]
     mesh = Mesh(np.array(jax.devices()[:count]).reshape(-1, config.mesh.tp), ("fsdp", "tp"))
-    for program in plan.programs(config, mesh):
+    for program in students.programs(config, mesh):
         program.lower()
         assert plan.per_device((program.arguments, program.beside)) < 0.9 * memory, program.name
 

@@ -1,6 +1,5 @@
 """What engineers get of a run: the right parameters, a server's answers, a pilot by the current policy."""
 
-import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -72,8 +71,8 @@ def test_a_model_that_is_only_an_engineer_ends_a_cut_thought_as_the_run_says(sta
     text = run.student.config.text.model_copy(update={"early_stop": "Time is up."})
     run.student.config = run.student.config.model_copy(update={"text": text})
     run.design()
-    (config,) = (policy.config for policy in writer.policies)
-    assert (config.engineer.kind, config.text.early_stop) == ("model", "Time is up.")
+    (policy,), (settings,) = writer.policies, writer.settings
+    assert (settings.kind, policy.text.early_stop) == ("model", "Time is up.")
 
 
 def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server):
@@ -185,16 +184,15 @@ def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage):
 def test_a_pilot_without_room_is_refused_before_the_run(stage, monkeypatch):
     monkeypatch.setattr(language, "PILOT_SAMPLES", 64)
     config = stage.config({"gate": "mix"})
-    policy = dataclasses.replace(stage.run().policy, config=config)
     with pytest.raises(ConfigError, match="sampler.rows = 8: must be at least 64, as the 64 answers"):
-        check_room(policy)
+        check_room(stage.run().policy, config)
 
 
 def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):
     def checked(template: str | None, room: int) -> None:
         config = stage.config({"template": template, "max_prompt_tokens": room, "max_answer_tokens": 200})
         config = config.model_copy(update={"warm_start": WarmStartSection(max_context_tokens=room)})
-        check_room(dataclasses.replace(stage.run().policy, config=config))
+        check_room(stage.run().policy, config)
 
     checked("terse", 100)
     with pytest.raises(ConfigError, match=r"engineer.max_prompt_tokens = 100 must be at least \d+, the tokens of the"):

@@ -1,5 +1,7 @@
 """An engineer, a reward and a prompt that a user wrote take part in a run, and say what is wrong with them."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -90,13 +92,13 @@ def test_what_names_none_is_refused_with_what_is_allowed(override):
 )
 @pytest.mark.parametrize("key", ["engineer.kind", "reward.kind", "text.style"])
 def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
-    run = stage.run()
+    student = stage.run().student
     section, _, field = key.partition(".")
-    changed = getattr(run.policy.config, section).model_copy(update={field: name})
-    object.__setattr__(run.policy, "config", run.policy.config.model_copy(update={section: changed}))
+    changed = getattr(student.config, section).model_copy(update={field: name})
+    config = student.config.model_copy(update={section: changed})
     with pytest.raises(ConfigError, match=f"{key} = {name}: {message}"):
-        engineer_factory.check(run.policy.config)
-        check_room(run.policy)
+        engineer_factory.check(config)
+        check_room(dataclasses.replace(student.policy, text=config.text), config)
 
 
 def test_an_engineer_of_ones_own_designs_a_round(stage):
@@ -129,8 +131,8 @@ def test_a_reward_that_is_no_number_an_answer_is_named(name, found):
 
 def test_a_prompt_of_ones_own_is_what_the_policy_reads(stage):
     policy = stage.run().policy
-    settings = policy.config.text.model_copy(update={"style": "mine_lake:terse"})
-    object.__setattr__(policy, "config", policy.config.model_copy(update={"text": settings}))
+    settings = policy.text.model_copy(update={"style": "mine_lake:terse"})
+    policy = dataclasses.replace(policy, text=settings)
     board = jax.tree.map(np.asarray, stage.data.instances)
     assert writer(settings)(jax.tree.map(lambda x: x[0], board)) == "4 2"
     assert policy.prompts(board).tokens[0] == policy.tokenizer.chat("4 2", thinking=settings.thinking)

@@ -41,7 +41,7 @@ def board(holes: int):
     return from_text(f"a..A\n{between}\nb..B\n....")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Scripted(Policy):
     """Answers by the script.
 
@@ -77,8 +77,8 @@ class Scripted(Policy):
 class Step:
     """As much of a run as one step's answers take."""
 
-    def __init__(self, policy: Policy):
-        self.policy, self.state, self.watch = policy, TrainState(None, None), Stopwatch()
+    def __init__(self, policy: Policy, config: Config):
+        self.policy, self.config, self.state, self.watch = policy, config, TrainState(None, None), Stopwatch()
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +98,12 @@ def scene(tokenizer):
             reward=RewardSection(kind=kind, free_tokens=8, limit_tokens=16),
             rounds={"instances": settings["prompts"]},
         )
-        policy = Scripted(None, None, tokenizer, None, config, says={}, asked=[])
+        policy = Scripted(None, None, tokenizer, None, config.text, rows=1, says={}, asked=[])
         prompts = policy.prompts(stack([board(0 if same else i) for i in range(len(script))]))
         for tokens, word in zip(prompts.tokens, script, strict=True):
             said = [(ANSWERS[letter], letter != "t") for letter in word]
             policy.says.setdefault(tuple(tokens), []).append(said)
-        run = Step(policy)
+        run = Step(policy, config)
         run.state.progress.round = round
         return run, BoardSet(prompts, np.full(len(script), 6), np.array([Kind.of(4)] * len(script), object))
 
@@ -118,8 +118,9 @@ def taken_and_gathered(scene_: tuple[Step, BoardSet], upcoming: np.ndarray | Non
     """How many boards are used up, and the batch."""
     run, lake = scene_
     upcoming = np.arange(len(lake.prompts)) if upcoming is None else upcoming
-    sampled = sample(run.policy, run.state, lake, upcoming, lambda done: None, run.watch)
-    return len(sampled.instances), make_batch(run.policy, run.state.progress, lake, sampled, run.watch)
+    sampled = sample(run.policy, run.config, run.state, lake, upcoming, lambda done: None, run.watch)
+    batch = make_batch(run.policy.tokenizer, run.config, run.state.progress, lake, sampled, run.watch)
+    return len(sampled.instances), batch
 
 
 def counted(batch) -> list[bool]:
@@ -158,7 +159,7 @@ def test_tokens_that_the_policy_did_not_choose_are_read_and_get_no_gradient(scen
     assert [np.flatnonzero(row).tolist() for row in lost] == [[1, 2], [1, 2]]
 
     def loss(logprobs):
-        return policy_loss(logprobs, np.zeros(logprobs.shape, np.float32), batch, run.policy.config.grpo)[0]
+        return policy_loss(logprobs, np.zeros(logprobs.shape, np.float32), batch, run.config.grpo)[0]
 
     gradient = np.asarray(jax.grad(loss)(batch.sampler_logprobs))
     np.testing.assert_array_equal(gradient != 0, batch.sequences.mask)
@@ -192,7 +193,7 @@ def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
         run.state.progress.cursor += taken_and_gathered((run, lake), np.arange(run.state.progress.cursor, 6))[0]
         run.state.progress.step += 1
     assert run.state.progress.step == 3  # of one batch, of three and of two
-    expected = [make_key(run.policy.config.seed, Purpose.ROLLOUT, 2, number) for number in range(6)]
+    expected = [make_key(run.config.seed, Purpose.ROLLOUT, 2, number) for number in range(6)]
     assert [key for key, _ in run.policy.asked] == expected
 
 

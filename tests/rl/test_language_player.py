@@ -98,7 +98,8 @@ def config(tmp_path_factory) -> Config:
 def made(config):
     """An actor, its policy, and parameters with a value that is not zero."""
     policy, parameters = Policy.create(config, jax.random.key(0))
-    actor, policy, parameters = language_actor.make_actor(policy, parameters, jax.random.key(1))
+    turns = config.student.turns
+    actor, policy, parameters = language_actor.make_actor(policy, turns, parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
     value = {"w": jax.random.normal(jax.random.key(2), (policy.shape.hidden_size,)), "b": jnp.ones(())}
     return actor, policy, {"model": trained, "value": value}, frozen
@@ -218,7 +219,7 @@ def test_an_engineer_writes_no_phrase(made, config):
     from rl.model.sampler.grammar import Script
 
     policy = made[1]
-    sampler = policy.grammar_sampler()
+    sampler = policy.grammar_sampler(config.engineer)
     script = Script(sampler, policy.tokenizer.grammar_tokenizer(policy.shape.vocab_size), 'start: "x"')
     allowed = script.guide()(None)
     assert allowed[:896].any() and not allowed[896:].any()
@@ -255,7 +256,7 @@ def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
         LanguagePlayer(Config(**values))
     partly = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(PHRASES[:3]))
     with pytest.raises(ConfigError, match="has tokens of another view"):
-        language_actor.make_actor(partly, parameters, jax.random.key(0))
+        language_actor.make_actor(partly, config.student.turns, parameters, jax.random.key(0))
 
 
 @pytest.mark.heavy

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -80,7 +81,8 @@ def saved(folder: Path, config: Config) -> Checkpoints:
 def resumed(checkpoints: Checkpoints, config: Config) -> TrainState:
     policy, parameters = Policy.create(pin(config, checkpoints.source()), KEY)
     optimizer_state = optax.sgd(1.0).init(lora.split(parameters)[0])
-    return restore(policy, parameters, lambda stage, trained: optimizer_state, checkpoints, Display(quiet=True))
+    directory = SimpleNamespace(config=config, checkpoints=checkpoints)
+    return restore(policy, parameters, lambda stage, trained: optimizer_state, directory, Display(quiet=True))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from rl import config as config_
-from rl import plan
+from rl import plan, students
 
 TINY = Path(__file__).parents[2] / "configs" / "tiny.yaml"
 MEGABYTE = 2**20
@@ -21,7 +21,7 @@ def tiny():
     """The tiny run's programs on four virtual devices, with what the compiler says of each."""
     config = config_.load(TINY, ["warm_start.steps=0", "model.remat=none"])
     mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("fsdp", "tp"))
-    return {program.name: (program, plan.compile(program, 2**30)) for program in plan.programs(config, mesh)}
+    return {program.name: (program, plan.compile(program, 2**30)) for program in students.programs(config, mesh)}
 
 
 @pytest.mark.heavy
@@ -58,7 +58,7 @@ def test_the_optimizer_waits_beside_all_but_the_update(tiny):
 )
 def test_a_warm_start_counts_the_batches_that_it_has(settings, taught):
     mesh = Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp"))
-    names = [program.name for program in plan.programs(config_.load(TINY, settings), mesh)]
+    names = [program.name for program in students.programs(config_.load(TINY, settings), mesh)]
     assert [name for name in names if name.startswith("warm start")] == [f"warm start, {part}" for part in taught]
 
 
@@ -66,7 +66,7 @@ def one_program():
     """A program of one product on one device, in the place of an update."""
     sharding = NamedSharding(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp")), P())
     x = jax.ShapeDtypeStruct((512, 512), jnp.float32, sharding=sharding)
-    return plan.Program("update", lambda: jax.jit(lambda x: x @ x).lower(x), x, (x, x))
+    return students.Program("update", lambda: jax.jit(lambda x: x @ x).lower(x), x, (x, x))
 
 
 def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys):

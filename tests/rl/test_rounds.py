@@ -159,8 +159,8 @@ def test_every_so_many_steps_the_policy_rehearses_fresh_engineer_examples(stage,
     seen = []
     examples = rl.learn.sft.stage.engineer_examples
 
-    def noted(policy, rng):
-        seen.append(examples(policy, rng))
+    def noted(*given):
+        seen.append(examples(*given))
         return seen[-1]
 
     monkeypatch.setattr(rl.learn.sft.stage, "engineer_examples", noted)

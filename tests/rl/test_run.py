@@ -40,8 +40,8 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 class OnePolicy:
     """Of a policy what saving and exporting need; its file says which parameters it got."""
 
-    def __init__(self, config: Config, dtype: str = "float32"):
-        self.config, self.mesh = config, make_mesh(-1, 1)
+    def __init__(self, dtype: str = "float32"):
+        self.mesh = make_mesh(-1, 1)
         self.shape = type("Shape", (), {"lora": None, "dtype": jnp.dtype(dtype)})
 
     def source(self, parameters: nnx.State) -> dict[str, str]:
@@ -68,7 +68,7 @@ def run(tmp_path):
     config = Config(grpo=GRPOSection(prompts=2, samples=2))
     directory = RunDirectory(tmp_path / "run", config)
     directory.create()
-    policy = OnePolicy(config)
+    policy = OnePolicy()
     optimizer_state = grpo.init(OPTIMIZER, parameters(1.0), policy.mesh)
     progress = Progress(stage="rounds", round=1, step=4)
     state = TrainState(parameters(1.0), optimizer_state, progress=progress, source=policy.source(parameters(1.0)))
@@ -81,10 +81,10 @@ def run(tmp_path):
 
 def saved(run: SimpleNamespace) -> TrainState:
     """What the last checkpoint of the run holds, as another process finds it."""
-    checkpoints = run.recorder.directory.checkpoints
-    checkpoints.close()
+    directory = run.recorder.directory
+    directory.checkpoints.close()
     first = grpo.init(OPTIMIZER, parameters(0.0), run.policy.mesh)
-    return restore(run.policy, parameters(0.0), lambda stage, trained: first, checkpoints, run.recorder.display)
+    return restore(run.policy, parameters(0.0), lambda stage, trained: first, directory, run.recorder.display)
 
 
 def evidence(sampled_valid: float) -> Evidence:
@@ -147,7 +147,7 @@ def test_a_checkpoint_of_one_mesh_is_restored_on_another_bit_for_bit(run):
 
 
 def test_the_reference_stays_while_the_policy_moves_and_has_the_compute_dtype(run):
-    policy = OnePolicy(run.policy.config, "bfloat16")
+    policy = OnePolicy("bfloat16")
     trained = parameters(1.0)
     reference = make_reference(trained, policy)
     assert reference["w"].dtype == jnp.bfloat16 and reference["norm"].dtype == jnp.float32

@@ -9,7 +9,7 @@ import pytest
 from jaxlake.benchmark import load, take
 from jaxlake.board_text import from_text
 from jaxlake.types import Objective
-from rl.config import Config, ConfigError
+from rl.config import ConfigError, TextSection
 from rl.judge.record import Answer
 from rl.judge.suite import score_answers
 from rl.learn.sft.examples import response
@@ -36,8 +36,7 @@ def always(tmp_path_factory) -> Tokenizer:
 
 
 def policy(tokenizer: Tokenizer, thinking: bool) -> Policy:
-    config = Config.model_validate({"text": {"thinking": thinking}, "grpo": {"credit": "outcome"}})
-    return Policy(graph=None, shape=None, tokenizer=tokenizer, mesh=None, config=config)
+    return Policy(None, None, tokenizer, None, TextSection(thinking=thinking), rows=1)
 
 
 def read(written: str, by: Policy) -> bool:
@@ -51,7 +50,7 @@ def read(written: str, by: Policy) -> bool:
         truncated=np.array([False]),
     )
     boards = jax.tree.map(lambda x: np.asarray(x)[None], BOARD)
-    verdict = by.judge(by.prompts(boards), rollout, np.array([4]))
+    verdict = by.judge(by.prompts(boards), rollout, np.array([4]), Objective.SUM_OF_COSTS)
     return bool(verdict.valid[0])
 
 

@@ -12,6 +12,7 @@ from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.config import Config, MeshSection
 from rl.loop.engineer_factory import bookkeeping, text_engineer
+from rl.model.context import read_context
 from rl.model.policy import SHIPPED_MODEL, Policy
 from rl.model.presets import shape_of
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
@@ -40,14 +41,14 @@ def test_it_was_taught_the_kinds_and_targets_of_the_lab():
 
 @pytest.mark.heavy
 def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
-    config = Config(mesh=MeshSection(fsdp=1), engineer=MADE_BY.engineer)
-    policy, parameters = Policy.create(config, jax.random.key(0))
+    policy, parameters = Policy.create(Config(mesh=MeshSection(fsdp=1)), jax.random.key(0))
     kinds, targets = LAB.lake.kinds, LAB.target_kinds
     trained = TrainingEvidence(tuple(row(kind, 100, max(0, 100 - int(9 * kind.difficulty))) for kind in kinds), ())
     evidence = Evidence(tuple(row(kind, 24, 0) for kind in targets), 0.0, 0.0, 4, 9.0, 0.0, training=trained)
     settings = MADE_BY.engineer.model_copy(update={"kind": "model", "attempts": 1})
-    generate = policy.generation(lambda: parameters, lambda done: None)
-    engineer = text_engineer(settings, policy.context, bookkeeping(LAB.rounds), generate, policy.tokenizer)
+    generate = policy.generation(settings, lambda: parameters, lambda done: None)
+    context = read_context(settings)
+    engineer = text_engineer(settings, context, bookkeeping(LAB.rounds), generate, policy.tokenizer)
     history = [PastRound(0, LakeConfig.random(kinds, jax.random.key(1)), evidence)]
     proposal = engineer.propose(evidence, history, jax.random.key(2))
     assert not proposal.fallback and not proposal.errors

@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from rl import config as config_
-from rl import plan
+from rl import plan, students
 from rl.model.sharding import make_mesh
 
 pytestmark = pytest.mark.tpu_aot
@@ -39,7 +39,7 @@ def compiled(topology, names, *overrides):
     config = config_.load(CONFIG, overrides)
     mesh = make_mesh(config.mesh.fsdp, config.mesh.tp, plan.topology_devices(topology))
     limit = plan.memory(mesh)
-    found = [program for program in plan.programs(config, mesh) if program.name in names]
+    found = [program for program in students.programs(config, mesh) if program.name in names]
     assert len(found) == len(names)
     return [plan.compile(program, limit) for program in found]
 
@@ -69,7 +69,7 @@ def test_a_program_that_the_compiler_refuses_takes_what_the_compiler_says():
     whole = NamedSharding(Mesh(np.array(plan.topology_devices("v5e:1x1")).reshape(1, 1), ("fsdp", "tp")), P())
     x = jax.ShapeDtypeStruct((12 * 2**18, 1024), jnp.float32, sharding=whole)
     sort = jax.jit(lambda x: jnp.sort(2 * x[: 8 * 2**18], axis=0).sum())
-    figures = plan.compile(plan.Program("sort", lambda: sort.lower(x), x), int(15.75 * plan.GIB))
+    figures = plan.compile(students.Program("sort", lambda: sort.lower(x), x), int(15.75 * plan.GIB))
     assert not figures.fits
     assert figures.arguments == 12 * plan.GIB
     assert 7 * plan.GIB < figures.temporaries < 17 * plan.GIB  # of 8 GiB, and the sorted ones

@@ -95,7 +95,7 @@ class Stage:
 
     def step(self, run: "Scene") -> dict[str, float]:
         lake = BoardSet.of(run.policy, self.data)
-        return grpo_step(run.policy, run.state, run.recorder, lake, np.arange(8), self.optimizer)[0]
+        return grpo_step(run.policy, run.student.config, run.state, run.recorder, lake, np.arange(8))[0]
 
 
 @dataclasses.dataclass
@@ -165,12 +165,18 @@ class Scripted:
     """In the place of a grammar's sampler: writes these answers in turn, the last one for ever, or raises them.
 
     Attributes:
-      asked: the messages; `parameters` and `policies` likewise.
+      asked: the messages; `parameters`, `policies` and `settings` likewise.
     """
 
     def __init__(self, monkeypatch, *answers: str | Exception):
-        self.asked, self.parameters, self.policies, self._answers = [], [], [], list(answers)
-        monkeypatch.setattr(Policy, "grammar_sampler", lambda policy: self.policies.append(policy) or self)
+        self.asked, self.parameters, self.policies, self.settings, self._answers = [], [], [], [], list(answers)
+
+        def grammar_sampler(policy, settings):
+            self.policies.append(policy)
+            self.settings.append(settings)
+            return self
+
+        monkeypatch.setattr(Policy, "grammar_sampler", grammar_sampler)
 
     def write(self, parameters, requests, key, progress):
         self.asked.append(requests[0][0])

@@ -7,8 +7,9 @@ import numpy as np
 from engineer import examples
 from jaxlake import text
 from jaxlake.types import Instance
-from rl.config import ConfigError
+from rl.config import Config, ConfigError, WarmStartSection
 from rl.learn.boards import Draw, mixed_boards
+from rl.model.context import read_context
 from rl.model.logprobs import Sequences, join
 from rl.model.policy import Policy
 from rl.model.tokenizer import Tokenizer, check_fit
@@ -19,7 +20,7 @@ WAIT = 0.1
 """Share of the warm start's boards that need a wait."""
 
 
-def plan_examples(policy: Policy, draw: Draw, exclude: Instance, display: Display) -> Sequences:
+def plan_examples(policy: Policy, config: Config, draw: Draw, exclude: Instance, display: Display) -> Sequences:
     """Return the warm start's boards, none of them in `exclude`, each with its optimal plan as the answer.
 
     A few boards have plans longer than any answer can be (1 of 20,000 in one seed of the tiny run); they are left out,
@@ -28,7 +29,7 @@ def plan_examples(policy: Policy, draw: Draw, exclude: Instance, display: Displa
     Raises:
       ConfigError: if a prompt is longer than the room for it, or more than one plan in a hundred is.
     """
-    config, settings = policy.config, policy.config.warm_start
+    settings = config.warm_start
     key = make_key(config.seed, Purpose.WARM_START_SET)
     kinds = settings.kinds or config.lake.kinds
     boards = mixed_boards(draw, kinds, settings.holes, WAIT, key, settings.instances, exclude)
@@ -49,10 +50,11 @@ def plan_examples(policy: Policy, draw: Draw, exclude: Instance, display: Displa
     return join(prompts.take(fits).tokens, config.text.max_prompt_tokens, *padded)
 
 
-def engineer_examples(policy: Policy, rng: np.random.Generator) -> Sequences:
+def engineer_examples(tokenizer: Tokenizer, config: Config, rng: np.random.Generator) -> Sequences:
     """Freshly drawn examples of evidence with the configuration that our rule would answer."""
-    contexts, taught, _ = zip(*engineer_texts(policy, rng, policy.config.warm_start.engineer_batch), strict=True)
-    return engineer_sequences(policy, contexts, taught)
+    settings = config.warm_start
+    contexts, taught, _ = zip(*engineer_texts(tokenizer, config, rng, settings.engineer_batch), strict=True)
+    return engineer_sequences(tokenizer, settings, contexts, taught)
 
 
 def response(tokenizer: Tokenizer, thinking: str, answer: str) -> list[int]:
@@ -67,20 +69,20 @@ def answer_alone(tokenizer: Tokenizer, answer: str) -> list[int]:
     return [*tokenizer.encode(answer), tokenizer.stop_ids[0]]
 
 
-def engineer_sequences(policy: Policy, contexts: Sequence[list[int]], taught: Sequence[list[int]]) -> Sequences:
+def engineer_sequences(
+    tokenizer: Tokenizer, settings: WarmStartSection, contexts: Sequence[list[int]], taught: Sequence[list[int]]
+) -> Sequences:
     """Return contexts, each with what is taught to follow it, as tokens; ConfigError if one does not fit its room."""
-    settings = policy.config.warm_start
     check_fit(contexts, settings.max_context_tokens, "warm_start.max_context_tokens")
-    padded = policy.tokenizer.pad_right(taught, settings.max_answer_tokens, "warm_start.max_answer_tokens")
+    padded = tokenizer.pad_right(taught, settings.max_answer_tokens, "warm_start.max_answer_tokens")
     return join(contexts, settings.max_context_tokens, *padded)
 
 
 def engineer_texts(
-    policy: Policy, rng: np.random.Generator, count: int, variants: Sequence[str] = ()
+    tokenizer: Tokenizer, config: Config, rng: np.random.Generator, count: int, variants: Sequence[str] = ()
 ) -> list[tuple[list[int], list[int], list[int]]]:
     """Return the tokens of `count` examples: context, thought and answer, answer alone; by default the warm start's."""
-    config, tokenizer = policy.config, policy.tokenizer
-    rounds, template = max(config.rounds.count, 2), policy.context.template
+    rounds, template = max(config.rounds.count, 2), read_context(config.engineer).template
     rows = []
     for _ in range(count):
         context, thinking, answer, _ = examples.example(

@@ -9,7 +9,8 @@ import optax
 from flax import nnx
 
 from engineer.engineers.base import generator
-from rl.learn.grpo.optimizer import learning_rate, updates_made
+from rl.config import Config
+from rl.learn.grpo.optimizer import learning_rate, make_optimizer, updates_made
 from rl.learn.sft.examples import engineer_examples
 from rl.learn.sft.step import update
 from rl.model import lora, sharding
@@ -24,13 +25,7 @@ NoteUpdate = Callable[[dict[str, float]], None]
 """``(metrics)``: counts the updates in a row that were skipped, see `Recorder.note_update`."""
 
 
-def warm_start(
-    policy: Policy,
-    state: TrainState,
-    recorder: Recorder,
-    optimizer: optax.GradientTransformation,
-    plans: Sequences | None,
-) -> None:
+def warm_start(policy: Policy, config: Config, state: TrainState, recorder: Recorder, plans: Sequences | None) -> None:
     """Run the supervised steps that are still to be done, on batches of fresh engineer examples and of `plans`.
 
     The engineer comes first: a model that has learned to read learns plans as well as another, whereas examples among
@@ -44,15 +39,15 @@ def warm_start(
       RunError: after `MAX_SKIPPED` updates in a row that are not finite.
       Interrupted: where a signal asks for it, with everything saved.
     """
-    config, settings, progress = policy.config, policy.config.warm_start, state.progress
-    rate = learning_rate(settings, settings.steps)
+    settings, progress = config.warm_start, state.progress
+    optimizer, rate = make_optimizer(settings, settings.steps), learning_rate(settings, settings.steps)
     recorder.display.stage("warm start", settings.steps, done=progress.step)
 
     def draw(step: int) -> tuple[str, Sequences, np.ndarray]:
         rng = generator(make_key(config.seed, Purpose.WARM_START_STEP, step=step))
         first, every = step < settings.engineer_first, settings.engineer_every
         if plans is None or first or (every and step % every == 0):
-            return "engineer", engineer_examples(policy, rng), np.arange(settings.engineer_batch)
+            return "engineer", engineer_examples(policy.tokenizer, config, rng), np.arange(settings.engineer_batch)
         return "plan", plans, rng.choice(len(plans.tokens), settings.batch, replace=False)
 
     with ThreadPoolExecutor(1) as beside:  # eight examples take 20 ms, a fifth of their update
@@ -72,6 +67,7 @@ def warm_start(
 
 def rehearse(
     policy: Policy,
+    config: Config,
     state: TrainState,
     optimizer: optax.GradientTransformation,
     note_update: NoteUpdate,
@@ -88,10 +84,10 @@ def rehearse(
     Raises:
       RunError: see `Recorder.note_update`.
     """
-    config, progress = policy.config, state.progress
+    progress, rows = state.progress, np.arange(config.warm_start.engineer_batch)
     rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step + number))
-    rows = np.arange(config.warm_start.engineer_batch)
-    return teach(policy, state, optimizer, engineer_examples(policy, rng), rows, note_update)["loss"]
+    examples = engineer_examples(policy.tokenizer, config, rng)
+    return teach(policy, state, optimizer, examples, rows, note_update)["loss"]
 
 
 def teach(

@@ -14,7 +14,7 @@ from flax import nnx
 from jaxlake import view
 from jaxlake.record import Array
 from jaxlake.types import Action
-from rl.config import ConfigError, PPOSection
+from rl.config import ConfigError, PPOSection, TurnsSection
 from rl.model.decoder import Decoder, abstract, token_positions
 from rl.model.policy import Policy
 from rl.model.tokenizer import Tokenizer, check_fit
@@ -36,6 +36,12 @@ class Prompt:
     parts: tuple[tuple[tuple[int, ...], ...], ...]
     after: tuple[int, ...]
     moves: tuple[int, ...]
+
+    @classmethod
+    def of_length(cls, length: int) -> "Prompt":
+        """Return a prompt whose views have so many tokens, whichever: programs depend on their number alone."""
+        parts = len(view.phrases())
+        return cls((0,) * (length - parts), (((0,),),) * parts, (), (0,) * len(Action))
 
     @property
     def length(self) -> int:
@@ -139,7 +145,9 @@ def _by_properties(inner: optax.GradientTransformation, first: int) -> optax.Gra
     return optax.GradientTransformation(lambda parameters: inner.init(split(parameters)), update)
 
 
-def make_actor(policy: Policy, parameters: nnx.State, key: jax.Array) -> tuple[LanguageActor, Policy, nnx.State]:
+def make_actor(
+    policy: Policy, settings: TurnsSection, parameters: nnx.State, key: jax.Array
+) -> tuple[LanguageActor, Policy, nnx.State]:
     """Return the actor, and policy and parameters with a token for each phrase if the settings ask for such.
 
     Args:
@@ -148,10 +156,10 @@ def make_actor(policy: Policy, parameters: nnx.State, key: jax.Array) -> tuple[L
     Raises:
       ConfigError: if the tokenizer has no single token for a move, or the settings do not go together.
     """
-    settings, tokenizer = policy.config.student.turns, policy.tokenizer
+    tokenizer = policy.tokenizer
     if not settings.tokens:
-        prompt, room = _in_words(tokenizer), policy.config.text.max_prompt_tokens
-        check_fit([(0,) * prompt.length], room, "text.max_prompt_tokens")
+        prompt = _in_words(tokenizer)
+        check_fit([(0,) * prompt.length], policy.text.max_prompt_tokens, "text.max_prompt_tokens")
         return LanguageActor(policy.graph, prompt, settings.chunk, None), policy, parameters
     if policy.shape.lora is not None:
         raise ConfigError(

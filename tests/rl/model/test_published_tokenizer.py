@@ -87,7 +87,7 @@ def test_the_shipped_configurations_have_room_for_its_prompts(tokenizer, name):
     config = config_.load(shipped(f"{name}.yaml"))
     assert config.grpo.credit is Credit.OUTCOME
     mesh = make_mesh(max(config.mesh.fsdp, 1), config.mesh.tp)  # -1: one GPU, and eight devices here
-    check_room(Policy(graph=None, shape=None, tokenizer=tokenizer, mesh=mesh, config=config))
+    check_room(Policy(None, None, tokenizer, mesh, config.text, config.sampler.rows), config)
 
 
 def answering(tokenizer, vocabulary, grammar) -> tuple[Guide, np.ndarray]:
