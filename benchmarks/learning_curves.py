@@ -324,7 +324,7 @@ def validation(folder: Path) -> dict[str, float]:
     """Percentages of boards: solved greedily, by a sampled answer on average, and by one of eight samples at least."""
     evidence = json.loads((folder / "evidence.json").read_text(encoding="utf-8"))
     counts = ("n", "valid", "optimal", "groups", "all_invalid")
-    total = {key: sum(row[key] for row in evidence["by_size"]) for key in counts}
+    total = {key: sum(row[key] for row in evidence["by_kind"]) for key in counts}
     return {
         "greedy": 100 * total["valid"] / total["n"],
         "optimal": 100 * total["optimal"] / total["n"],

@@ -54,7 +54,7 @@ class Gated:
             "action": action,
             "without_signal": without,
             "bound": self.bound,
-            "by_size": {
+            "by_kind": {
                 str(kind): {
                     "boards": len(p),
                     "valid": float(p.mean()),

@@ -34,12 +34,18 @@ class Lake:
     and may leave it again. A move off the board stays where it is. The episode is solved when all agents are on their
     goals at once.
 
+    **What you write**: the fields; a view and a reward may be functions of your own.
+
+    **What you get**: `reset`, `step` and `legal_actions`; `jaxlake.AutoReset` and the adapters (`jaxlake.adapters`).
+
     Attributes:
       holes: the effect of a move into a hole; a ``HoleRule`` or its word.
       conflicts: the effect of a conflict; a ``ConflictRule`` or its word.
       observe: ``State -> pytree`` of arrays.
       reward: ``Transition -> float32 [max_agents]``.
     """
+
+    # --- What you write ---
 
     holes: HoleRule = HoleRule.IMPASSABLE
     conflicts: ConflictRule = ConflictRule.BLOCK
@@ -50,6 +56,8 @@ class Lake:
         # Rules are compared by identity, so that a word would be none of them and nobody would notice.
         object.__setattr__(self, "holes", HoleRule(self.holes))
         object.__setattr__(self, "conflicts", ConflictRule(self.conflicts))
+
+    # --- What you get ---
 
     def reset(
         self, instance: Instance, params: Params = DEFAULT_PARAMS, distances: Array | None = None

@@ -1,13 +1,13 @@
 """The types of the evidence, and their JSON form; measures nothing."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from jaxlake.kinds import Kind, row_name
 from jaxlake.types import Check
 
-VERSION = 2
+VERSION = 3
 """Version of the JSON form."""
 CHECKS = tuple(check.name.lower() for check in Check)
 """The validity checks' names in the order in which they are reported."""
@@ -164,15 +164,14 @@ class Evidence:
         fields = dict(data)
         if (version := fields.pop("version", None)) != VERSION:
             raise ValueError(f"evidence of version {version!r}: this program reads version {VERSION}")
-        tables, training = _tables(fields.pop("by_size"), fields["environment"]), fields["training"]
         fields["trajectories"] = tuple(Trajectory(**_with_kind(row)) for row in fields["trajectories"])
-        if training is not None:
-            fields["training"] = TrainingEvidence(**_tables(training["by_size"], training["environment"]))
-        return cls(**fields | tables)
+        if (training := fields["training"]) is not None:
+            fields["training"] = TrainingEvidence(**_tables(training))
+        return cls(**fields | _tables(fields))
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the evidence for JSON; the file calls a table by kind `by_size`."""
+    """Return a value of the evidence for JSON."""
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
     if isinstance(value, Mapping):
@@ -185,14 +184,14 @@ def _plain(value: Any) -> Any:
         if isinstance(content, Kind):
             plain[row_name([content])] = content.label
         else:
-            plain["by_size" if field.name == "by_kind" else field.name] = _plain(content)
+            plain[field.name] = _plain(content)
     return plain
 
 
-def _tables(by_size: Iterable[Mapping[str, Any]], environment: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _tables(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the two tables of evidence by the names of their fields; a row names its kind as ``size`` or ``kind``."""
-    tables = {"by_kind": (KindEvidence, by_size), "environment": (KindEnvironment, environment)}
-    return {name: tuple(record(**_with_kind(row)) for row in rows) for name, (record, rows) in tables.items()}
+    records = {"by_kind": KindEvidence, "environment": KindEnvironment}
+    return {name: tuple(record(**_with_kind(row)) for row in data[name]) for name, record in records.items()}
 
 
 def _with_kind(row: Mapping[str, Any]) -> dict[str, Any]:

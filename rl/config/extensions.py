@@ -1,4 +1,4 @@
-"""Functions of the user's own that a configuration names as ``module:function``: an engineer, a reward, a prompt."""
+"""Functions of the user's own that a configuration names as ``module:function``: an engineer, a reward, and others."""
 
 import importlib
 import re

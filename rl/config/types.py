@@ -41,9 +41,6 @@ Kinds = Annotated[tuple[Kind, ...], pydantic.PlainValidator(_read_kinds), pydant
 Count = Annotated[int, Field(ge=1)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
-OptimizerName = Annotated[
-    Optimizer, Field(description="optimizer; muon: for the layers' matrices, with adamw for the rest")
-]
 WarmupSteps = Annotated[int, Field(ge=0, description="number of first updates, in which the rate rises from 0")]
 WeightDecay = Annotated[Ratio, Field(description="weight decay of matrices; norms have none")]
 PeakRate = Annotated[Rate, Field(description="highest learning rate")]
@@ -54,6 +51,9 @@ REFERENCE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 """``module:function``, a function of the user's own, see `rl.config.extensions`."""
 
 Own = Annotated[str, Field(pattern=f"^{REFERENCE}$")]
+OptimizerName = Annotated[
+    Optimizer | Own, Field(description="optimizer; muon: for the layers' matrices, with adamw for the rest")
+]
 RuleName = Annotated[str, AfterValidator(_known_rule)]
 RequestField = Literal[
     "temperature", "seed", "top_p", "top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "response_format"

@@ -38,9 +38,10 @@ class Answers:
 class Answerer(Protocol):
     """Answers boards, be it with plans in words or by moving turn by turn.
 
-    **What you write** is below; no configuration of a run is needed for it. **What you get**: `judge`, validation and
-    pilot (`rl.judge.validation`), and kept answers to the fixed suites with their scores (`rl.judge.asking`,
-    `rl.judge.suite`).
+    **What you write**: the members below; no configuration of a run is needed for them.
+
+    **What you get**: `judge`, validation and pilot (`rl.judge.validation`), and kept answers to the fixed suites with
+    their scores (`rl.judge.asking`, `rl.judge.suite`).
 
     Attributes:
       identity: plain values that affect the answers, beside the boards, the sampling and the key.

@@ -68,9 +68,13 @@ class Collected:
 def grpo_step(
     policy: Policy, config: Config, state: TrainState, recorder: Recorder, data: BoardSet, upcoming: np.ndarray
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """One step: answers to the next prompts, and `grpo.iterations` passes over them in `grpo.minibatches` updates each.
+    """Take one GRPO step.
 
-    After every `grpo.engineer_every`-th follows an update on engineer examples, `sft.rehearse`.
+    1. Sample `grpo.samples` answers to each of the next `grpo.prompts` boards, and judge them (`sample`).
+    2. Reward the answers, compare those to one board, and make a batch with an advantage a token (`make_batch`).
+    3. Add log-probabilities that the updates are measured against (`add_logprobs`).
+    4. Pass `grpo.iterations` times over the batch, in `grpo.minibatches` updates each (`make_updates`).
+    5. After every `grpo.engineer_every`-th step make an update on engineer examples (`sft.rehearse`).
 
     Args:
       upcoming: int ``[m]``, boards of the set in the order of the epoch, those that are used up left out; m is a

@@ -39,9 +39,12 @@ class Student(Validated, Protocol):
     """Learns on the boards of a round, and answers boards.
 
     Made from a configuration (`rl.students.create`); `restore` gives it the run's saved state and its validation
-    boards. All draws follow from the configuration's seed, the round and the step. **What you write** is below. **What
-    you get**: rounds and designs (`rl.loop`), validation and pilots (`rl.judge.validation`), checkpoints and export
-    (`rl.run.recorder`).
+    boards. All draws follow from the configuration's seed, the round and the step.
+
+    **What you write**: the members below and those of `Validated`; in a writer also those of `WritingStudent`.
+
+    **What you get**: rounds and designs (`rl.loop`), validation and pilots (`rl.judge.validation`), checkpoints and
+    export (`rl.run.recorder`).
 
     Attributes:
       state: all that a checkpoint holds; known after `restore`.

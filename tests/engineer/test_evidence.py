@@ -106,7 +106,7 @@ def test_rows_ascend_by_family_size_and_agents_and_json_names_what_is_no_size():
     assert [str(row.kind) for row in evidence.by_kind] == ["3", "3x3", "10", "rooms6", "corridor8x3"]
     assert [row.answer_tokens for row in evidence.by_kind] == [4, 3, 2, 3, 0]  # of MIXED's places 1 and 5 the mean
     data = json.loads(json.dumps(evidence.to_json()))
-    assert [{name: row[name] for name in ("size", "kind") if name in row} for row in data["by_size"]] == [
+    assert [{name: row[name] for name in ("size", "kind") if name in row} for row in data["by_kind"]] == [
         *({"size": 3}, {"kind": "3x3"}, {"size": 10}, {"kind": "rooms6"}, {"kind": "corridor8x3"})
     ]
     assert Evidence.from_json(data) == evidence
@@ -271,9 +271,9 @@ def whole_evidence() -> Evidence:
 def test_whole_evidence_survives_json():
     evidence = whole_evidence()
     data = json.loads(json.dumps(evidence.to_json(), allow_nan=False))
-    assert data["version"] == 2 and Evidence.from_json(data) == evidence
+    assert data["version"] == 3 and Evidence.from_json(data) == evidence
 
 
 def test_evidence_of_another_version_is_refused():
-    with pytest.raises(ValueError, match="evidence of version 1: this program reads version 2"):
+    with pytest.raises(ValueError, match="evidence of version 1: this program reads version 3"):
         Evidence.from_json(whole_evidence().to_json() | {"version": 1})

@@ -59,7 +59,7 @@ def test_a_proposal_with_something_to_learn_is_kept():
         "action": "kept",
         "without_signal": pytest.approx(0.25 + 0.75 / 4),
         "bound": 0.6,
-        "by_size": {
+        "by_kind": {
             "3": {"boards": 4, "valid": 0.25, "all_valid": 0.25, "all_invalid": 0.75},
             "4": {"boards": 4, "valid": 0.40625, "all_valid": 0.0, "all_invalid": 0.25},
         },
@@ -102,8 +102,8 @@ def test_kinds_stand_in_their_order_and_count_by_their_data():
     history = [PastRound(0, LakeConfig.uniform(lake.kinds, 0.3, 0.1), EVIDENCE)]
     pilot = Pilot({rooms: DEAD, crowd: ALIVE, four: ALIVE})
     proposal = Gated(Remembering(lake), pilot, bound=0.4, mix=True).propose(EVIDENCE, history, KEY)
-    assert list(proposal.gate["by_size"]) == ["4", "4x4", "rooms5"]
-    assert proposal.gate["by_size"]["rooms5"]["all_invalid"] == 0.75
+    assert list(proposal.gate["by_kind"]) == ["4", "4x4", "rooms5"]
+    assert proposal.gate["by_kind"]["rooms5"]["all_invalid"] == 0.75
     assert proposal.gate["without_signal"] == pytest.approx(0.75 * 0.25 + 0.25)
     assert proposal.gate["verdict"] == "refused" and proposal.projected.kinds == lake.kinds
 

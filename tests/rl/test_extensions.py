@@ -1,4 +1,4 @@
-"""An engineer, a reward and a prompt that a user wrote take part in a run, and say what is wrong with them."""
+"""An engineer, a reward, a prompt and an optimizer that a user wrote take part in a run, and say what is wrong."""
 
 import dataclasses
 
@@ -11,16 +11,22 @@ from stage import Stage
 from jaxlake.types import Costs, Verdict
 from rl import command
 from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
+from rl.learn.boards import BoardSet
+from rl.learn.grpo import init
+from rl.learn.grpo.optimizer import updates_made
+from rl.learn.grpo_step import grpo_step
 from rl.learn.reward import rewards
 from rl.loop import engineer_factory
 from rl.model.policy import writer
-from rl.students import NetworkPlayer
+from rl.students import LanguageStudent, NetworkPlayer
 from rl.students.language import check_room
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 TINY = command.shipped("tiny.yaml")
 MINE = '''
+import optax
+
 from jaxlake import LakeConfig
 
 
@@ -45,6 +51,10 @@ def short(verdict, optima, tokens):
 
 def too_few(verdict, optima, tokens):
     return verdict.valid[1:]
+
+
+def signs(rate):
+    return optax.chain(optax.scale_by_sign(), optax.scale_by_learning_rate(rate))
 
 
 def terse(instance):
@@ -75,7 +85,9 @@ def verdict(valid: list[bool]) -> Verdict:
     return Verdict(checks=np.repeat(passed[:, None], 8, axis=1), valid=passed, optimal=passed, cost=cost, costs=costs)
 
 
-@pytest.mark.parametrize("override", ["engineer.kind=holes", "reward.kind=mine_lake:f.g", "text.style=a b:c"])
+@pytest.mark.parametrize(
+    "override", ["engineer.kind=holes", "reward.kind=mine_lake:f.g", "text.style=a b:c", "grpo.optimizer=lion"]
+)
 def test_what_names_none_is_refused_with_what_is_allowed(override):
     with pytest.raises(ConfigError, match="or module:function, a function of your own$") as error:
         load(TINY, [override])
@@ -138,6 +150,35 @@ def test_a_prompt_of_ones_own_is_what_the_policy_reads(stage):
     assert policy.prompts(board).tokens[0] == policy.tokenizer.chat("4 2", thinking=settings.thinking)
     with pytest.raises(RunError, match="text.style = mine_lake:nothing: must return a str, not NoneType"):
         writer(settings.model_copy(update={"style": "mine_lake:nothing"}))(board)
+
+
+def test_an_optimizer_of_ones_own_makes_the_update_of_a_step(stage):
+    run = stage.run(optimizer="mine_lake:signs", warmup_steps=0, kl_coefficient=0.0, minibatches=1, iterations=1)
+    optimizer = run.student.optimizer
+    run.state.optimizer_state = init(optimizer, run.state.parameters, run.policy.mesh)
+    before = jax.tree.map(np.asarray, run.state.parameters)
+    boards = BoardSet.of(run.policy, stage.data)
+    grpo_step(run.policy, run.state, run.recorder, boards, np.arange(8), optimizer)
+    moves = jax.tree.map(lambda now, then: np.abs(now - then), run.state.parameters, before)
+    for move in jax.tree.leaves(moves):  # by the rate, or not at all: as of the embedding of a token that nobody wrote
+        assert np.all(np.isclose(move, 1e-2, rtol=1e-3) | (move == 0)) and move.any()
+    assert updates_made(run.state.optimizer_state) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere_to_be_found:f", "there is no module nowhere_to_be_found here"),
+        ("mine_lake:misspelt", "module mine_lake has no function misspelt"),
+        ("mine_lake:nothing", "must return an optax.GradientTransformation, not NoneType"),
+    ],
+)
+@pytest.mark.parametrize("section", ["grpo", "warm_start"])
+def test_an_optimizer_that_is_none_is_refused_before_anything_is_drawn(stage, section, name, message):
+    config = stage.config()
+    settings = getattr(config, section).model_copy(update={"optimizer": name})
+    with pytest.raises(ConfigError, match=f"^{section}.optimizer = {name}: {message}"):
+        LanguageStudent(config.model_copy(update={section: settings}))
 
 
 def test_a_players_reward_that_is_not_there_is_refused_before_anything_is_drawn(tmp_path, monkeypatch):

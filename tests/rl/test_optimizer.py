@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from shapes import SMALL
 
 from rl.config import GRPOSection, OptimizerFields
-from rl.learn.grpo.optimizer import learning_rate, make_optimizer
+from rl.learn.grpo.optimizer import learning_rate, make_optimizer, updates_made
 from rl.model.decoder import create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -73,6 +73,21 @@ def test_second_moments_keep_98_percent_at_each_update():
         change, state = optimizer.update(jax.tree.map(lambda x, g=gradient: g * x, weights), state, weights)
     mean, square = (0.9 * 0.01 + 0.1 * 0.2) / (1 - 0.9**2), (0.98 * 0.02 * 0.01 + 0.02 * 0.04) / (1 - 0.98**2)
     assert float(change["w"][0, 0]) == pytest.approx(-mean / square**0.5, rel=1e-4)
+
+
+def test_an_optimizer_of_ones_own_gets_clipped_gradients_and_the_rate_and_matrices_decay_beside_it():
+    weights = gradient = nnx.State(
+        {"w": nnx.Param(jnp.full((1, 1), 3.0), spec=P(None, None)), "norm": nnx.Param(jnp.full(1, 4.0), spec=P(None))}
+    )
+    settings = {"learning_rate": 0.5, "schedule": "linear", "warmup_steps": 0, "weight_decay": 0.1}
+    optimizer = make_optimizer(GRPOSection(optimizer="optax:sgd", **settings), 2)
+    state, found = optimizer.init(weights), []
+    for _ in range(2):  # at rates of 1/2 and 1/4, by gradients of .6 and .8
+        change, state = optimizer.update(gradient, state, weights)
+        weights = optax.apply_updates(weights, change)
+        found.append((float(weights["w"][0, 0]), float(weights["norm"][0])))
+    np.testing.assert_allclose(found, [(3 - 0.5 * (0.6 + 0.3), 3.6), (2.55 - 0.25 * (0.6 + 0.255), 3.4)], rtol=1e-6)
+    assert updates_made(state) == 2
 
 
 @pytest.mark.heavy

@@ -82,7 +82,7 @@ def test_the_numbers_beside_the_page_are_those_of_the_files(run_dir, report):
     numbers = json.loads((report.parent / "report.json").read_text())
     assert list(numbers["validations"]) == ["before", "warm start", "round 0", "round 1", "round 2"]
     for name, folder in (("before", "before"), ("round 2", "rounds/2")):
-        rows = json.loads((run_dir / folder / "evidence.json").read_text())["by_size"]
+        rows = json.loads((run_dir / folder / "evidence.json").read_text())["by_kind"]
         written = numbers["validations"][name]
         assert written["boards"] == sum(row["n"] for row in rows)
         for row in rows:

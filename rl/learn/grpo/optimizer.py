@@ -1,4 +1,4 @@
-"""AdamW and Muon with their schedule, clipping and decay mask; with optax where it has them."""
+"""The optimizer of every stage: AdamW, Muon or a user's own, with schedule, clipping and decay; by optax."""
 
 import functools
 
@@ -9,7 +9,7 @@ from flax import nnx
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from jaxlake.record import Array
-from rl.config import OptimizerFields
+from rl.config import ConfigError, GRPOSection, OptimizerFields, extensions
 from rl.config.choices import Optimizer, Schedule
 from rl.model.sharding import map_with_spec
 
@@ -23,10 +23,14 @@ B2 = 0.98
 
 @functools.cache
 def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTransformation:
-    """Make AdamW (Loshchilov & Hutter 2019) or Muon at the scheduled rate, on gradients clipped by their global norm.
+    """Make AdamW (Loshchilov & Hutter 2019), Muon or the user's own, on gradients clipped by their global norm.
 
     Muon (Jordan et al. 2024) moves the matrices of the layers, each by the orthogonal matrix nearest to its momentum,
     as far as AdamW typically would (Liu et al. 2025), and AdamW the rest: the embedding and the weights of norms.
+
+    The user's own is a ``function(rate: optax.Schedule) -> optax.GradientTransformation``, as `optax.lion` is. The rate
+    is a function from the number of earlier updates, int32, to float32, both ``[]``. The updates have the rate in them,
+    sign included; decay is added to them. Moments have the shapes of parameters, for these say where they lie.
 
     One and the same object for equal arguments: programs are compiled for it, and runs of one process share them.
 
@@ -34,17 +38,19 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
 
     Args:
       updates: number of updates of the stage, over which the rate runs its course.
+
+    Raises:
+      ConfigError: if the setting names no function, or one that returns something else.
     """
+    rate, clip = learning_rate(settings, updates), optax.clip_by_global_norm(MAX_NORM)
+    decay = optax.add_decayed_weights(settings.weight_decay, mask=_decays), optax.scale_by_learning_rate(rate)
+    if extensions.is_own(settings.optimizer):
+        return optax.chain(clip, _own(settings, rate), _add_updates_of(optax.chain(*decay)))
     scaled = optax.scale_by_adam(b2=B2)
     if settings.optimizer is Optimizer.MUON:
         muon = optax.chain(scale_by_muon(weight_dimension_numbers=_axes), _as_far_as_adam())
         scaled = optax.partition({True: muon, False: scaled}, _is_of_layers)
-    return optax.chain(
-        optax.clip_by_global_norm(MAX_NORM),
-        scaled,
-        optax.add_decayed_weights(settings.weight_decay, mask=_decays),
-        optax.scale_by_learning_rate(learning_rate(settings, updates)),
-    )
+    return optax.chain(clip, scaled, *decay)
 
 
 def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
@@ -90,7 +96,28 @@ def step(
 
 def updates_made(state: optax.OptState) -> int:
     """Return how many updates the optimizer has made: the next one's place in the schedule, without skipped ones."""
-    return int(optax.tree_utils.tree_get_all_with_path(state[1], "count")[0][1])
+    return int(optax.tree_utils.tree_get(state[-1], "count"))
+
+
+def _own(settings: OptimizerFields, rate: optax.Schedule) -> optax.GradientTransformation:
+    """Return the user's own optimizer; ConfigError if there is none, or if it is something else."""
+    key = "grpo.optimizer" if isinstance(settings, GRPOSection) else "warm_start.optimizer"
+    own = extensions.find(key, settings.optimizer)(rate)
+    if not isinstance(own, optax.GradientTransformation):
+        raise ConfigError(
+            f"{key} = {settings.optimizer}: must return an optax.GradientTransformation, not {type(own).__name__}"
+        )
+    return own
+
+
+def _add_updates_of(other: optax.GradientTransformation) -> optax.GradientTransformation:
+    """Add to updates what another optimizer would make of gradients that are 0."""
+
+    def update(updates: nnx.State, state: optax.OptState, parameters: nnx.State) -> tuple[nnx.State, optax.OptState]:
+        more, state = other.update(jax.tree.map(jnp.zeros_like, updates), state, parameters)
+        return jax.tree.map(jnp.add, updates, more), state
+
+    return optax.GradientTransformation(other.init, update)
 
 
 def _decays(parameters: nnx.State) -> nnx.State:

@@ -26,6 +26,11 @@ _NEVER = -1e9
 class Actor(Protocol):
     """The static half of who plays: hashable, so that equal actors share their programs.
 
+    **What you write**: the members below, and a subclass of `PlayerStudent` that makes, restores and saves parameters.
+
+    **What you get**: `decide`, PPO (`rl.students.player.ppo`), evidence, validation and branches (`PlayerStudent`), and
+    a check of what PPO requires (`jaxlake.testing.check_actor`).
+
     Attributes:
       observe: function from the ``State`` of an environment to a pytree of arrays ``[agents, ...]``, the view.
       chunk: number of decisions that are computed at once, those of absent agents and of boards that are over left
