@@ -22,11 +22,11 @@ SECONDS = 120
 
 def train(inputs: Path) -> None:
     """Train one round in as many lanes as the file has."""
-    from rl.students.player import network_actor, ppo
+    from rl.students.player import network, ppo
 
     actor, settings, levels, optima = pickle.loads(inputs.read_bytes())
     keys = jax.random.split(jax.random.key(0), len(optima))
-    learner = network_actor.begin(actor, settings, keys)
+    learner = network.begin(actor, settings, keys)
     jax.block_until_ready(ppo.train_round(actor, settings, None, learner, levels, optima, keys))
 
 

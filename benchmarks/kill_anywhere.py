@@ -95,7 +95,7 @@ KINDS = {
     ("rl.loop.rounds", "validate"): "validation",
     ("rl.students.language", "validate"): "validation",
     ("rl.students.PlayerStudent", "train"): "update",
-    ("rl.students.player.players", "validate"): "validation",
+    ("rl.students.player.language", "validate"): "validation",
 }
 SAVING = "middle of a save"
 WANTED = ("update", SAVING, "engineer decoding", "rollout", "validation", "between rounds")

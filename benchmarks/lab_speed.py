@@ -54,8 +54,8 @@ from rl.model.policy import Policy
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
-from rl.students.player import language_actor, network_actor, ppo
-from rl.students.player.network_actor import NetworkActor
+from rl.students.player import language, network, ppo
+from rl.students.player.network import NetworkActor
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
 LAB, TURNS = ROOT / "configs" / "lab.yaml", ROOT / "configs" / "turns.yaml"
@@ -142,7 +142,7 @@ def ours(settings: PPOSection, boards: Dataset, seeds: int) -> Callable[[], floa
     levels = ppo.lanes([boards.instances] * seeds)
     optima = np.stack([np.asarray(boards.solutions.cost)] * seeds)
     keys = jax.random.split(jax.random.key(0), seeds)
-    learner = network_actor.begin(ACTOR, settings, keys)
+    learner = network.begin(ACTOR, settings, keys)
 
     def train() -> float:
         nonlocal learner
@@ -157,7 +157,7 @@ def ours(settings: PPOSection, boards: Dataset, seeds: int) -> Callable[[], floa
 def products() -> Callable[[], float]:
     """Return a function, already warm, that multiplies the matrices of a turn and returns its seconds."""
     settings, key = COMPARED, jax.random.key(0)
-    parameters = jax.tree.map(lambda x: x[0], network_actor.begin(ACTOR, settings, key[None]).parameters)
+    parameters = jax.tree.map(lambda x: x[0], network.begin(ACTOR, settings, key[None]).parameters)
     weights = [parameters[layer]["w"] for layer in ("hidden_1", "hidden_2", "heads")]
     played = jax.random.normal(key, (settings.environments * AGENTS, len(weights[0])))
     learned = jax.random.normal(key, (len(played) * settings.rollout_steps // settings.minibatches, len(weights[0])))
@@ -192,9 +192,9 @@ def measure_decisions(turns: int) -> list[Row]:
     """Print and return the rates of the language actor's decisions against those of their matrix products."""
     config = config_.load(TURNS)
     policy, parameters = Policy.create(config, jax.random.key(0))
-    actor, policy, parameters = language_actor.make_actor(policy, config.student.turns, parameters, jax.random.key(1))
+    actor, policy, parameters = language.make_actor(policy, config.student.turns, parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
-    tree = {"model": trained, "value": language_actor.first_value(policy.shape.hidden_size)}
+    tree = {"model": trained, "value": language.first_value(policy.shape.hidden_size)}
     views, legal = np.zeros((actor.chunk, len(view.phrases())), np.int8), np.ones((actor.chunk, len(Action)), bool)
     tokens = actor.chunk * actor.prompt.length
 

@@ -31,8 +31,8 @@ from jaxlake import Dataset, Lake, LakeConfig, generate, pibt, verify
 from jaxlake.kinds import read_kinds
 from jaxlake.state import Params, State
 from rl.config import NetworkSection, PPOSection
-from rl.students.player import network_actor, ppo
-from rl.students.player.network_actor import NetworkActor, Parameters
+from rl.students.player import network, ppo
+from rl.students.player.network import NetworkActor, Parameters
 
 HOLE, TEST_STEPS = 0.2, 256
 SETTINGS = {
@@ -84,7 +84,7 @@ def baseline(test: Dataset, orders: int) -> dict:
 def train_lab(rounds: int | None) -> Parameters:
     """Return the lab's network after the curriculum, or after so many rounds of each of its parts."""
     key = jax.random.key(0)
-    learner = network_actor.begin(ACTOR, LAB, key[None])
+    learner = network.begin(ACTOR, LAB, key[None])
     for kinds, count in CURRICULUM:
         train = boards(kinds, 4096, 0)
         levels, optima = jax.tree.map(lambda x: jnp.asarray(x)[None], (train.instances, train.solutions.lower_bound))

@@ -32,7 +32,7 @@ from rl.loop.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.students.player import language_actor
+from rl.students.player import language
 
 DIRECTIONS = slice(2, 6)
 
@@ -74,16 +74,16 @@ def run(name: str, seed: int, overrides: list[str]) -> tuple[float, float]:
     """Return the end and the area of a run, valid shares of sampled plays."""
     config = config_.load(SHIPPED / "turns.yaml", ["engineer.kind=frontier", f"seed={seed}", *overrides])
 
-    def make(*arguments: object) -> tuple[language_actor.LanguageActor, object, object]:
+    def make(*arguments: object) -> tuple[language.LanguageActor, object, object]:
         actor, *rest = make_actor(*arguments)
         return dataclasses.replace(actor, observe=VIEWS[name]), *rest
 
-    make_actor, shared = language_actor.make_actor, language_actor._by_properties
+    make_actor, shared = language.make_actor, language._by_properties
     learn = (lambda adam, first: adam) if name == "rows of their own" else shared
     with (
         TemporaryDirectory() as folder,
-        mock.patch.object(language_actor, "make_actor", make),
-        mock.patch.object(language_actor, "_by_properties", learn),
+        mock.patch.object(language, "make_actor", make),
+        mock.patch.object(language, "_by_properties", learn),
     ):
         directory = RunDirectory(Path(folder) / "run", config)
         execute(config, directory, Display(quiet=True), Stop())

@@ -79,7 +79,7 @@ def lake(settings: SimpleNamespace) -> MultiAgentEnv:
     from jaxlake.levels import LevelBank
     from jaxlake.state import Params, State
     from jaxlake.types import Instance
-    from rl.students.player.network_actor import Surroundings, flatten
+    from rl.students.player.network import Surroundings, flatten
 
     surroundings = Surroundings(settings.radius, settings.episode_steps)
 

@@ -14,7 +14,7 @@ from rl.config import Config, ConfigError, RewardSection, RunError, extensions, 
 from rl.learn.boards import BoardSet
 from rl.learn.grpo import init
 from rl.learn.grpo.optimizer import updates_made
-from rl.learn.grpo_step import grpo_step
+from rl.learn.grpo_step import grpo_step, rounds_optimizer
 from rl.learn.reward import rewards
 from rl.loop import engineer_factory
 from rl.model.policy import writer
@@ -154,11 +154,10 @@ def test_a_prompt_of_ones_own_is_what_the_policy_reads(stage):
 
 def test_an_optimizer_of_ones_own_makes_the_update_of_a_step(stage):
     run = stage.run(optimizer="mine_lake:signs", warmup_steps=0, kl_coefficient=0.0, minibatches=1, iterations=1)
-    optimizer = run.student.optimizer
-    run.state.optimizer_state = init(optimizer, run.state.parameters, run.policy.mesh)
+    run.state.optimizer_state = init(rounds_optimizer(run.student.config), run.state.parameters, run.policy.mesh)
     before = jax.tree.map(np.asarray, run.state.parameters)
     boards = BoardSet.of(run.policy, stage.data)
-    grpo_step(run.policy, run.state, run.recorder, boards, np.arange(8), optimizer)
+    grpo_step(run.policy, run.student.config, run.state, run.recorder, boards, np.arange(8))
     moves = jax.tree.map(lambda now, then: np.abs(now - then), run.state.parameters, before)
     for move in jax.tree.leaves(moves):  # by the rate, or not at all: as of the embedding of a token that nobody wrote
         assert np.all(np.isclose(move, 1e-2, rtol=1e-3) | (move == 0)) and move.any()

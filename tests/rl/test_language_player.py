@@ -35,10 +35,11 @@ from rl.model.tokenizer import Tokenizer
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
 from rl.students import LanguagePlayer
-from rl.students.player import language_actor, load_player, ppo
+from rl.students.player import language, load_player
 from rl.students.player.actor import decide
-from rl.students.player.properties import MOVES, properties
+from rl.students.player.play import play
 from rl.students.player.student import PlayerStudent
+from rl.students.player.views import MOVES, Prompt, in_words, properties
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -99,7 +100,7 @@ def made(config):
     """An actor, its policy, and parameters with a value that is not zero."""
     policy, parameters = Policy.create(config, jax.random.key(0))
     turns = config.student.turns
-    actor, policy, parameters = language_actor.make_actor(policy, turns, parameters, jax.random.key(1))
+    actor, policy, parameters = language.make_actor(policy, turns, parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
     value = {"w": jax.random.normal(jax.random.key(2), (policy.shape.hidden_size,)), "b": jnp.ones(())}
     return actor, policy, {"model": trained, "value": value}, frozen
@@ -129,7 +130,7 @@ def test_views_of_several_lengths_are_padded_on_the_right_and_decided_as_each_al
     """On the right, since cuDNN's kernel takes no other padding: in the middle, it read padding in place of tokens."""
     actor, _, parameters, frozen = made
     parts = (((1,), (2, 3, 4)), ((5, 6), (7,)))
-    prompt = language_actor.Prompt(before=(8, 9), parts=parts, after=(10,), moves=actor.prompt.moves)
+    prompt = Prompt(before=(8, 9), parts=parts, after=(10,), moves=actor.prompt.moves)
     views = np.array([[0, 1], [1, 0]], np.int8)
     tokens, valid = map(np.asarray, prompt.tokens(views))
     rows = [[8, 9, 1, 7, 10], [8, 9, 2, 3, 4, 5, 6, 10]]
@@ -138,7 +139,7 @@ def test_views_of_several_lengths_are_padded_on_the_right_and_decided_as_each_al
     legal = np.ones((2, 5), bool)
     wide = jax.jit(dataclasses.replace(actor, prompt=prompt).forward)(parameters, frozen, views, legal)
     for number, row in enumerate(rows):
-        one = language_actor.Prompt(before=tuple(row), parts=(), after=(), moves=actor.prompt.moves)
+        one = Prompt(before=tuple(row), parts=(), after=(), moves=actor.prompt.moves)
         alone = jax.jit(dataclasses.replace(actor, prompt=one).forward)(parameters, frozen, views[:1], legal[:1])
         for found, expected in zip(wide, alone, strict=True):
             np.testing.assert_allclose(found[number], expected[0], atol=1e-4)
@@ -166,7 +167,7 @@ def test_phrases_learn_what_their_properties_learn(made):
     """By a step of plain descent: a row moves by the gradients of all rows with which it shares a property."""
     actor, _, parameters, _ = made
     table, first = properties().table, actor.first
-    optimizer = language_actor._by_properties(optax.sgd(1.0), first)
+    optimizer = language._by_properties(optax.sgd(1.0), first)
     gradient = jax.tree.map(jnp.zeros_like, parameters)
     weight = gradient["model"]["embed_tokens"]["weight"]
     rows = np.zeros(weight.shape, np.float32)
@@ -190,7 +191,7 @@ def test_what_it_saves_plays_the_same_moves(made, config, tmp_path):
     answers = player.answer(drawn.instances, 1, GREEDY, jax.random.key(1), print)
     verdicts = judge(drawn.instances, np.asarray(drawn.solutions.cost), answers, config.lake.objective)
     lanes = jax.tree.map(lambda x: jnp.asarray(x)[None], (parameters, drawn.instances))
-    _, expected = ppo.play(actor, SMALL, frozen, *lanes, jax.random.key(1)[None], True)
+    _, expected = play(actor, SMALL, frozen, *lanes, jax.random.key(1)[None], True)
     np.testing.assert_array_equal(answers.lengths, np.asarray(expected)[0])
     assert {CHECKS[int(np.argmin(row))] for row in verdicts.checks if not row.all()} <= {*CHECKS}
 
@@ -256,7 +257,7 @@ def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
         LanguagePlayer(Config(**values))
     partly = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(PHRASES[:3]))
     with pytest.raises(ConfigError, match="has tokens of another view"):
-        language_actor.make_actor(partly, config.student.turns, parameters, jax.random.key(0))
+        language.make_actor(partly, config.student.turns, parameters, jax.random.key(0))
 
 
 @pytest.mark.heavy
@@ -281,7 +282,7 @@ def test_a_qwen_with_adapters_plays_and_designs_in_its_own_words(config, tmp_pat
 
 def test_views_in_qwens_words_are_the_tokens_of_the_whole_text():
     tokenizer = Tokenizer(published_tokenizer())
-    prompt = language_actor._in_words(tokenizer)
+    prompt = in_words(tokenizer)
     tokens, valid = prompt.tokens(some_views(40))
     for row, there, numbers in zip(np.asarray(tokens), np.asarray(valid), some_views(40).tolist(), strict=True):
         message = view.INSTRUCTIONS + view.text(numbers)

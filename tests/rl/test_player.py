@@ -29,9 +29,10 @@ from rl.run.directory import RunDirectory
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
-from rl.students.player import Player, network_actor, ppo
+from rl.students.player import Player, network, ppo
 from rl.students.player.actor import lake_of, log_probabilities
-from rl.students.player.network_actor import NetworkActor, flatten
+from rl.students.player.network import NetworkActor, flatten
+from rl.students.player.play import play
 from rl.train import main
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -55,7 +56,7 @@ ACTOR = NetworkActor(NETWORK, SMALL.episode_steps)
 
 
 def test_the_network_does_what_the_trainer_requires_of_an_actor():
-    learner = network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None])
+    learner = network.begin(ACTOR, SMALL, jax.random.key(0)[None])
     check_actor(ACTOR, ppo.lane(learner.parameters, 0), levels=LevelBank.build(boards(6)[0]))
 
 
@@ -74,7 +75,7 @@ def test_an_actor_that_does_otherwise_is_found_out(forward, message):
         def forward(self, *arguments):
             return forward(*super().forward(*arguments))
 
-    parameters = ppo.lane(network_actor.begin(ACTOR, SMALL, jax.random.key(0)[None]).parameters, 0)
+    parameters = ppo.lane(network.begin(ACTOR, SMALL, jax.random.key(0)[None]).parameters, 0)
     with pytest.raises(AssertionError, match=message):
         check_actor(Wrong(NETWORK, SMALL.episode_steps), parameters)
 
@@ -87,10 +88,10 @@ def batched(tree):
 def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(greedy):
     """Told again in plain Python from the plan's cells alone."""
     levels, optima = boards()
-    learner = network_actor.begin(ACTOR, SMALL, jax.random.split(jax.random.key(1), 1))
+    learner = network.begin(ACTOR, SMALL, jax.random.split(jax.random.key(1), 1))
     plans, steps = jax.tree.map(
         lambda x: np.asarray(x)[0],
-        ppo.play(ACTOR, SMALL, None, learner.parameters, batched(levels), jax.random.key(2)[None], greedy),
+        play(ACTOR, SMALL, None, learner.parameters, batched(levels), jax.random.key(2)[None], greedy),
     )
     verdicts = verify(levels, plans, optima)
     seen = set()
@@ -214,7 +215,7 @@ def test_a_gradient_is_that_of_the_whole_loss_at_once_and_in_chunks(chunk):
 def test_a_lane_learns_the_same_alone_and_beside_others():
     levels, optima = boards(16)
     keys = jax.random.split(jax.random.key(5), 2)
-    learner = network_actor.begin(ACTOR, SMALL, jax.random.split(jax.random.key(6), 2))
+    learner = network.begin(ACTOR, SMALL, jax.random.split(jax.random.key(6), 2))
     many = jax.tree.map(lambda x: jnp.stack([x, x]), jax.tree.map(jnp.asarray, levels))
     together, _, _ = ppo.train_round(
         ACTOR, SMALL, None, jax.tree.map(jnp.copy, learner), many, np.stack([optima, optima]), keys
@@ -239,7 +240,7 @@ def test_a_network_learns_small_boards():
     actor = NetworkActor(NETWORK.model_copy(update={"width": 32}), settings.episode_steps)
     drawn = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 60)
     levels, optima = batched(drawn.instances), np.asarray(drawn.solutions.cost)
-    learner = network_actor.begin(actor, settings, jax.random.split(jax.random.key(0), 1))
+    learner = network.begin(actor, settings, jax.random.split(jax.random.key(0), 1))
     learner, _, metrics = ppo.train_round(
         actor, settings, None, learner, levels, optima[None], jax.random.split(jax.random.key(1), 1)
     )
@@ -411,7 +412,7 @@ def test_the_episodes_of_a_round_are_counted_by_board_and_by_update(quick_compil
 
 
 def test_a_validation_is_drawn_and_judged():
-    student, learner = NetworkPlayer(Config(**LAB)), network_actor.begin(ACTOR, SMALL, jax.random.key(1)[None])
+    student, learner = NetworkPlayer(Config(**LAB)), network.begin(ACTOR, SMALL, jax.random.key(1)[None])
     with Display(quiet=True) as display:
         student.draw_validation(SimpleNamespace(validation_seed=3), display)
         assert display.done == display._total

@@ -1,6 +1,21 @@
 """A student that moves turn by turn: a small network or a language model as the actor, the rest shared."""
 
-from rl.students.player.players import LanguagePlayer, NetworkPlayer, load_player
-from rl.students.player.student import OTHER_KINDS_WEIGHT, Player, PlayerStudent
+from pathlib import Path
+
+from rl.config import Config
+from rl.students.player import language, network
+from rl.students.player.language import LanguagePlayer
+from rl.students.player.network import NetworkPlayer
+from rl.students.player.play import Player
+from rl.students.player.student import OTHER_KINDS_WEIGHT, PlayerStudent
 
 __all__ = ["OTHER_KINDS_WEIGHT", "LanguagePlayer", "NetworkPlayer", "Player", "PlayerStudent", "load_player"]
+
+
+def load_player(config: Config, folder: Path) -> Player:
+    """Read what a player of this configuration saved.
+
+    Raises:
+      ConfigError: if the folder holds no such player.
+    """
+    return (network if config.is_network else language).load_player(config, folder)

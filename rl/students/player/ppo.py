@@ -1,4 +1,4 @@
-"""Independent PPO with one actor for all agents: a round of training and the play of boards, one program each.
+"""Independent PPO with one actor for all agents: the programs of a round of training.
 
 Every array has a leading axis of *lanes*: actors that learn beside each other, each on levels and with a key of its
 own, as of several seeds or of several designs from one state. A lane's numbers do not depend on the lanes beside it.
@@ -17,11 +17,11 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
-from jaxlake.state import Params, State
-from jaxlake.types import ABSENT, STEPS, Instance, Plan
+from jaxlake.types import ABSENT, Instance
 from rl.config.choices import PlayerReward
 from rl.config.sections import PPOSection
 from rl.students.player.actor import Actor, decide, lake_of, lane, lanes
+from rl.students.player.play import reset, see
 
 DISCOUNT, GAE_LAMBDA = 0.97, 0.9
 """Discount of a reward one step later, and of the advantage estimates (0 trusts the values, 1 the returns)."""
@@ -153,8 +153,8 @@ def begin_round(actor: Actor, settings: PPOSection, bank: LevelBank, keys: Array
             for field in dataclasses.fields(Played)
         }
         place = _draw(key, settings.environments, count)
-        states = _reset(lake, settings, bank, place)
-        return (states, place, *_see(lake, states)), Played(**zeros)
+        states = reset(lake, settings, bank, place)
+        return (states, place, *see(lake, states)), Played(**zeros)
 
     return jax.vmap(one)(bank, keys)
 
@@ -209,21 +209,6 @@ def _draw(key: Array, count: int, levels: int) -> Array:
     return jax.random.randint(key, (count,), 0, levels, jnp.int32)
 
 
-def _reset(lake: Lake, settings: PPOSection, bank: LevelBank, place: Array) -> State:
-    params = Params(max_steps=settings.episode_steps)
-
-    def one(index: Array) -> State:
-        level, distances = bank.at(index)
-        return lake.reset(level, params, distances)[0]
-
-    return jax.vmap(one)(place)
-
-
-def _see(lake: Lake, states: State) -> tuple[Any, Array]:
-    """Return all agents' views and legal actions: none leaves the board, as no plan can."""
-    return jax.vmap(lake.observe)(states), jax.vmap(lake.legal_actions)(states)
-
-
 def _step(
     lake: Lake,
     actor: Actor,
@@ -262,9 +247,9 @@ def _step(
         length=after.time,
     )
     next_place = jnp.where(done, _draw(level_key, settings.environments, len(bank)), place)
-    fresh = _reset(lake, settings, bank, next_place)
+    fresh = reset(lake, settings, bank, next_place)
     states = jax.tree.map(lambda new, old: jnp.where(_like(done, new), new, old), fresh, after)
-    return (states, next_place, *_see(lake, states)), rollout
+    return (states, next_place, *see(lake, states)), rollout
 
 
 def _like(flags: Array, leaf: Array) -> Array:
@@ -391,56 +376,3 @@ def _loss(actor: Actor, parameters: Any, frozen: Any, rows: _Decisions, total: A
     entropy = -mean(jnp.sum(jnp.exp(logits) * logits * rows.legal, axis=-1))
     loss = policy_loss + value_loss - ENTROPY * entropy
     return loss, {"loss": loss, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 6))
-def play(
-    actor: Actor,
-    settings: PPOSection,
-    frozen: Any,
-    parameters: Any,
-    levels: Instance,
-    keys: Array,
-    greedy: bool,
-    temperature: float = 1.0,
-) -> tuple[Plan, Array]:
-    """Let every lane's actor play each of its levels once, and write down the moves as plans.
-
-    A plan ends with the step that ends the episode; an agent that would enter a hole or a conflict does so in the plan.
-
-    Args:
-      frozen: parameters that all lanes share.
-      parameters: ``[lanes]``.
-      levels: ``[lanes, levels]``.
-      keys: ``[lanes]``, of the actions.
-      greedy: take the likeliest action instead of drawing one.
-      temperature: the log-probabilities are divided by it before one is drawn.
-
-    Returns:
-      Plans ``[lanes, levels]`` with room for `settings.episode_steps` steps, and the steps played, int32.
-    """
-    lake = lake_of(actor, None)
-
-    def one(parameters: Any, levels: Instance, key: Array) -> tuple[Plan, Array]:
-        states = _reset(lake, settings, LevelBank(instances=levels, distances=None), jnp.arange(len(levels)))
-
-        def step(states: State, key: Array) -> tuple[State, Array]:
-            wanted = (states.positions != ABSENT) & ~states.done[:, None]
-            logits, _ = decide(actor, parameters, frozen, *_see(lake, states), wanted)
-            action = jnp.argmax(logits, axis=-1) if greedy else jax.random.categorical(key, logits / temperature)
-            offset = jnp.array([down * levels.max_size + right for down, right in STEPS], jnp.int32)
-            cells = jnp.where(states.positions == ABSENT, ABSENT, states.positions + offset[action])
-            cells = jnp.where(states.done[:, None], ABSENT, cells)
-            return jax.vmap(lake.step)(states, action)[0], cells
-
-        last, cells = jax.lax.scan(step, states, jax.random.split(key, settings.episode_steps))
-        paths = jnp.concatenate([levels.starts[None], cells]).transpose(1, 2, 0)
-        plan = Plan(
-            parsable=jnp.ones(len(levels), bool),
-            num_named=levels.num_agents,
-            paths=paths,
-            lengths=jnp.sum(paths != ABSENT, axis=-1, dtype=jnp.int32),
-        )
-        return plan, last.time
-
-    return jax.vmap(one)(parameters, levels, keys)

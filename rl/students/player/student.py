@@ -1,9 +1,8 @@
 """The player as a student: its rounds, validations and branches; the learning itself is in `ppo`."""
 
-import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,100 +11,38 @@ import numpy as np
 from engineer import evidence as evidence_
 from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from engineer.evidence.answers import count_groups, standard_error
-from jaxlake import text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, pool
 from jaxlake.kinds import Kind
-from jaxlake.record import Array
-from jaxlake.types import Check, Instance, Verdict
-from jaxlake.verify import first_failure, verify
-from rl.config import Config, ConfigError, PPOSection, RunError, extensions
+from jaxlake.types import Instance
+from jaxlake.verify import verify
+from rl.config import Config, ConfigError, RunError, extensions
 from rl.config.choices import PlayerReward
-from rl.judge.answers import Answers, Show
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
 from rl.model.sampler import SamplingParams
-from rl.model.sharding import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key, make_round_key
-from rl.run.recorder import Recorder
+from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display, Stopwatch
 from rl.students.player import ppo
-from rl.students.player.actor import Actor
-from rl.students.player.player_state import LanguageState, NetworkState
+from rl.students.player.actor import Actor, lane, lanes
+from rl.students.player.play import Player, play
 
-StateT = TypeVar("StateT", NetworkState, LanguageState)
+
+class PlayerState(RunState, Protocol):
+    """What a checkpoint holds of a player, as what PPO trains.
+
+    Attributes:
+      learner: what PPO trains, one lane.
+    """
+
+    learner: ppo.Learner
+
+
+StateT = TypeVar("StateT", bound=PlayerState)
 
 OTHER_KINDS_WEIGHT = 0.1
 """Weight of boards that are not validated in the score of a branch."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Player:
-    """A `rl.judge.answers.Answerer` that moves turn by turn.
-
-    Attributes:
-      actor: the static half of who plays.
-      settings: the settings of its training, of which playing needs the length of an episode alone.
-      frozen, parameters: what was not trained, and what was; one lane.
-      about: plain values that affect its moves, beside the parameters.
-    """
-
-    actor: Actor
-    settings: PPOSection
-    frozen: Any
-    parameters: Any
-    about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    first_lost: None = None
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The parameters' digest, the length of an episode, and what else affects the moves."""
-        digest = fingerprint((self.parameters, self.frozen))
-        return {"parameters": digest, "episode_steps": self.settings.episode_steps, **self.about}
-
-    @property
-    def rows(self) -> int:
-        """Plays at once."""
-        return self.settings.environments
-
-    @property
-    def prompt(self) -> Callable[[Instance], str]:
-        """The board in words, which the player does not see so."""
-        return lambda board: text.prompt(board, text.PromptStyle.COORDINATES)
-
-    def answer(
-        self, boards: Instance, samples: int, sampling: SamplingParams, key: jax.Array, show: Show, first: int = 0
-    ) -> Answers:
-        """Play each board; see `Answerer`.
-
-        Raises:
-          ConfigError: if the sampling is by top-k or top-p: there are five moves.
-        """
-        if sampling.truncated:
-            raise ConfigError("top_k and top_p: a player chooses among five moves; use the temperature alone")
-        greedy = sampling.temperature == 0
-        levels = jax.tree.map(lambda x: np.asarray(x)[None], boards)
-        plays = []
-        for number in range(samples):
-            draws = jax.random.fold_in(key, number + (not greedy))
-            draws = jax.random.fold_in(draws, first) if first else draws
-            heat = sampling.temperature or 1.0
-            plays.append(
-                ppo.play(self.actor, self.settings, self.frozen, self.parameters, levels, draws[None], greedy, heat)
-            )
-            show(len(boards.size) * (number + 1))
-
-        def side_by_side(*plays: Array) -> np.ndarray:
-            return np.stack([np.asarray(x)[0] for x in plays], axis=1).reshape(-1, *plays[0].shape[2:])
-
-        plans, steps = jax.tree.map(side_by_side, *plays)
-        repeated = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), boards)
-        return Answers(
-            plans=plans,
-            lengths=steps,
-            truncated=ran_out(verify(repeated, plans, np.zeros_like(steps))),
-            texts=lambda chosen: [text.answer(plans[i], boards.max_size) for i in chosen],
-        )
 
 
 class PlayerStudent(Generic[StateT]):
@@ -230,14 +167,14 @@ class PlayerStudent(Generic[StateT]):
             status = f"valid {row['valid']:.0%} optimal {row['optimal']:.0%}"
             recorder.step_done({"phase": "round"} | row, seconds, status, settings.updates + 1)
         self.state.learner = learner
-        return _training_evidence(jax.tree.map(np.asarray, ppo.lane(played, 0)), boards, requested)
+        return _training_evidence(jax.tree.map(np.asarray, lane(played, 0)), boards, requested)
 
     def _train_lanes(
         self, boards: Sequence[Dataset], keys: Sequence[jax.Array], check: Callable[[int], None] | None = None
     ) -> tuple[ppo.Learner, ppo.Played, dict[str, jax.Array]]:
         """Train a copy of the actor, as it is, on each of several sets of boards; see `ppo.train_round`."""
         learner = jax.tree.map(lambda x: jnp.repeat(x, len(boards), axis=0), self.state.learner)
-        levels = ppo.lanes([part.instances for part in boards])
+        levels = lanes([part.instances for part in boards])
         optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
         stacked = jnp.stack(list(keys))
         return ppo.train_round(self.actor, self.settings, self.frozen, learner, levels, optima, stacked, check)
@@ -287,7 +224,7 @@ class PlayerStudent(Generic[StateT]):
         valid = []
         for number in range(1, 1 + samples):
             keys = jnp.repeat(jax.random.fold_in(key, number)[None], lanes, axis=0)
-            plans, _ = ppo.play(self.actor, self.settings, self.frozen, learner.parameters, levels, keys, False)
+            plans, _ = play(self.actor, self.settings, self.frozen, learner.parameters, levels, keys, False)
             valid.append(np.asarray(verify(levels, plans, optima, objective=self.config.lake.objective).valid))
         return np.mean(valid, axis=0)
 
@@ -311,11 +248,6 @@ class PlayerStudent(Generic[StateT]):
 
 def _reward_in_words(reward: str) -> str:
     return "Reward 1 when all agents have arrived, else 0." if reward == PlayerReward.SPARSE else f"Reward {reward}."
-
-
-def ran_out(verdicts: Verdict) -> np.ndarray:
-    """Return which plays ended for want of steps: nobody fell or was in a conflict, and somebody has not arrived."""
-    return np.asarray(first_failure(verdicts.checks)) == Check.GOAL_REACHED
 
 
 def _training_evidence(played: ppo.Played, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:

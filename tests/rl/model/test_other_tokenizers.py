@@ -15,7 +15,7 @@ from rl.config import ConfigError
 from rl.config.sections import EngineerSection
 from rl.model.sampler.grammar import Script
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
-from rl.students.player.language_actor import _in_words
+from rl.students.player.views import in_words
 
 CHAT = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -154,7 +154,7 @@ def sentencepiece(request, folder):
 
 
 def test_a_prompt_of_pieces_is_the_text_as_one(sentencepiece):
-    prompt, rng = _in_words(sentencepiece), np.random.default_rng(0)
+    prompt, rng = in_words(sentencepiece), np.random.default_rng(0)
     for _ in range(50):
         numbers = [int(rng.integers(len(part))) for part in prompt.parts]
         tokens, valid = map(np.asarray, prompt.tokens(np.array([numbers])))
@@ -221,10 +221,10 @@ def test_a_tokenizer_whose_tokens_cross_the_end_of_a_phrase_is_refused(sentencep
     raw["added_tokens"].append({"id": len(sentencepiece), "content": first[-2:] + second[:2]} | flags)
     (folder / "tokenizer.json").write_text(json.dumps(raw))
     with pytest.raises(ConfigError, match="tokens end where the phrases of a view do, and those of .* do not in"):
-        _in_words(Tokenizer(folder))
+        in_words(Tokenizer(folder))
 
 
 def test_a_template_that_opens_a_thought_is_refused_by_players_too(folder):
     (folder / "chat_template.jinja").write_text(CHAT.replace("assistant\n", "assistant\n<think>\n"))
     with pytest.raises(ConfigError, match="student.turns.tokens = false: must be true, as every prompt begins a thou"):
-        _in_words(Tokenizer(folder))
+        in_words(Tokenizer(folder))

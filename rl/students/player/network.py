@@ -1,4 +1,4 @@
-"""The network as an actor: two hidden layers for all agents, which see a window of cells; knows no boards or rounds."""
+"""The network that plays: two hidden layers for all agents, which see a window of cells; and it as a student."""
 
 import dataclasses
 import functools
@@ -14,9 +14,16 @@ from jaxlake import observations
 from jaxlake.record import Array
 from jaxlake.state import State
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action
-from rl.config import ConfigError, NetworkSection, PPOSection
+from rl.config import Config, ConfigError, NetworkSection, PPOSection
+from rl.run.checkpoint import Snapshot
+from rl.run.directory import RunDirectory
+from rl.run.keys import Purpose, make_key
+from rl.run.progress import Progress
+from rl.run.tracking import Display
 from rl.students.player import ppo
-from rl.students.player.actor import MAX_NORM, log_probabilities
+from rl.students.player.actor import MAX_NORM, lane, lanes, log_probabilities
+from rl.students.player.play import Player
+from rl.students.player.student import PlayerStudent
 
 Parameters = dict[str, dict[str, Array]]
 """Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2`` and ``heads``, float32.
@@ -156,3 +163,67 @@ def load(folder: Path) -> tuple[NetworkActor, Parameters]:
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{folder}: holds no network that can be read ({error})") from None
     return actor, parameters
+
+
+@dataclasses.dataclass
+class NetworkState:
+    """All that a checkpoint holds of a run of a network.
+
+    Attributes:
+      learner: the network and its optimizer, one lane.
+      progress: the run's position.
+    """
+
+    learner: ppo.Learner
+    progress: Progress
+
+    def __str__(self) -> str:
+        return f"round {self.progress.round}, after step {self.progress.step}"
+
+    @property
+    def parameters(self) -> Parameters:
+        """The network's weights and biases, one lane."""
+        return self.learner.parameters
+
+    def snapshot(self) -> Snapshot:
+        """Return the content of a checkpoint."""
+        arrays = {"parameters": self.learner.parameters, "optimizer": self.learner.optimizer}
+        return Snapshot(self.progress, arrays)
+
+
+class NetworkPlayer(PlayerStudent[NetworkState]):
+    """A player whose actor is a small network."""
+
+    actor: NetworkActor
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        self.actor = NetworkActor(config.student.network, config.student.ppo.episode_steps)
+        self._first = begin(self.actor, self.settings, make_key(config.seed, Purpose.PARAMETERS)[None])
+        count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
+        self.description = f"Network with {count:,} parameters, PPO on {jax.devices()[0].device_kind}"
+
+    def restore(self, directory: RunDirectory, display: Display) -> None:
+        """Take the state of the last whole checkpoint, or a fresh network; draw the boards of the validations."""
+        arrays = {"parameters": self._first.parameters, "optimizer": self._first.optimizer}
+        snapshot = directory.checkpoints.restore(lambda progress: jax.eval_shape(lambda: arrays), display.say)
+        if snapshot is None:
+            self.state = NetworkState(self._first, Progress())
+        else:
+            learner = ppo.Learner(parameters=snapshot.arrays["parameters"], optimizer=snapshot.arrays["optimizer"])
+            self.state = NetworkState(learner, snapshot.progress)
+        self.draw_validation(directory, display)
+
+    def save(self, folder: Path) -> None:
+        """Write ``network.npz`` and ``network.json``."""
+        save(folder, self.actor, lane(self.state.learner.parameters, 0))
+
+
+def load_player(config: Config, folder: Path) -> Player:
+    """Read what a `NetworkPlayer` saved.
+
+    Raises:
+      ConfigError: if the folder holds no network.
+    """
+    actor, parameters = load(folder)
+    return Player(actor, config.student.ppo, None, lanes([parameters]))

@@ -1,0 +1,323 @@
+"""The language model that plays: it reads a view as a prompt, and its next token is the move; and it as a student.
+
+The same parameters write as an engineer.
+"""
+
+import dataclasses
+import functools
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import nnx
+from jax.sharding import Mesh
+
+from engineer.evidence import TrainingEvidence
+from jaxlake import view
+from jaxlake.arguments import seed_key
+from jaxlake.config import LakeConfig
+from jaxlake.generate import Dataset
+from jaxlake.record import Array
+from jaxlake.types import Instance
+from rl.config import Config, ConfigError, PPOSection, TurnsSection
+from rl.judge.validation import validate
+from rl.learn import grpo, sft
+from rl.learn.grpo.optimizer import make_optimizer
+from rl.model import lora, sharding
+from rl.model.decoder import Decoder, abstract, token_positions
+from rl.model.policy import Policy, abstract_model
+from rl.model.tokenizer import check_fit
+from rl.run.directory import RunDirectory
+from rl.run.keys import Purpose, make_key
+from rl.run.recorder import Recorder
+from rl.run.state import TrainState, restore
+from rl.run.tracking import Display
+from rl.students.base import Program
+from rl.students.player import ppo
+from rl.students.player.actor import MAX_NORM, lane, lanes, log_probabilities
+from rl.students.player.play import Player, play
+from rl.students.player.student import PlayerStudent
+from rl.students.player.views import MOVES, Prompt, in_words, properties
+from rl.students.writer import Writer
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageActor:
+    """An `rl.students.player.actor.Actor`: a language model, and a linear value of its last hidden state.
+
+    Its parameters are ``model``, the trained part of the model's, and ``value``, weight ``w`` and bias ``b``.
+
+    Attributes:
+      graph: the model's static half.
+      prompt: the tokens of views and moves.
+      chunk: number of decisions that are computed at once.
+      first: first row of the embedding that is a phrase's; None where phrases are in the tokenizer's own words.
+      observe: the view of an agent, in numbers of phrases.
+    """
+
+    graph: nnx.GraphDef[Decoder]
+    prompt: Prompt
+    chunk: int
+    first: int | None
+    observe: view.View = view.View()
+
+    def forward(self, parameters: Any, frozen: nnx.State, views: Array, legal: Array) -> tuple[Array, Array]:
+        """Return log-probabilities ``[n, 5]`` of the moves and values ``[n]``; see `Actor`."""
+        model = nnx.merge(self.graph, nnx.merge_state(parameters["model"], frozen))
+        tokens, valid = self.prompt.tokens(views)
+        hidden = model(tokens, token_positions(valid), valid)
+        if self.prompt.padded:
+            hidden = jnp.take_along_axis(hidden, jnp.sum(valid, axis=1)[:, None, None] - 1, axis=1)
+        hidden = hidden[:, -1].astype(jnp.float32)
+        moves = model.head[np.array(self.prompt.moves)].astype(jnp.float32)
+        value = hidden @ parameters["value"]["w"] + parameters["value"]["b"]
+        return log_probabilities(hidden @ moves.T, legal), value
+
+    def make_optimizer(self, settings: PPOSection) -> optax.GradientTransformation:
+        """Return Adam with the gradient's norm bounded; phrases of the vocabulary learn by their properties."""
+        adam = optax.chain(optax.clip_by_global_norm(MAX_NORM), optax.adam(settings.learning_rate, eps=1e-5))
+        return adam if self.first is None else _by_properties(adam, self.first)
+
+
+def _by_properties(inner: optax.GradientTransformation, first: int) -> optax.GradientTransformation:
+    """Return an optimizer of the rows from `first` on as sums of their properties' vectors.
+
+    The rows themselves are what is kept, so that a checkpoint is an ordinary model.
+    """
+    table = properties().table
+
+    def split(tree: Any) -> Any:
+        weight = tree["model"]["embed_tokens"]["weight"]
+        rows = weight[...]
+        model = nnx.merge_state(tree["model"], nnx.State({"embed_tokens": {"weight": weight.replace(rows[:first])}}))
+        return {"model": model, "value": tree["value"], "properties": table.T @ rows[first : first + len(table)]}
+
+    def join(tree: Any, like: Any) -> Any:
+        weight = tree["model"]["embed_tokens"]["weight"]
+        rows = jnp.concatenate([weight[...], table @ tree["properties"]])
+        left = like["model"]["embed_tokens"]["weight"][...].shape[0] - len(rows)
+        rows = jnp.pad(rows, ((0, left), (0, 0)))
+        model = nnx.merge_state(tree["model"], nnx.State({"embed_tokens": {"weight": weight.replace(rows)}}))
+        return {"model": model, "value": tree["value"]}
+
+    def update(gradient: Any, state: optax.OptState, parameters: Any) -> tuple[Any, optax.OptState]:
+        updates, state = inner.update(split(gradient), state)
+        return join(updates, gradient), state
+
+    return optax.GradientTransformation(lambda parameters: inner.init(split(parameters)), update)
+
+
+def make_actor(
+    policy: Policy, settings: TurnsSection, parameters: nnx.State, key: jax.Array
+) -> tuple[LanguageActor, Policy, nnx.State]:
+    """Return the actor, and policy and parameters with a token for each phrase if the settings ask for such.
+
+    Args:
+      key: key of the new rows of the embedding.
+
+    Raises:
+      ConfigError: if the tokenizer has no single token for a move, or the settings do not go together.
+    """
+    tokenizer = policy.tokenizer
+    if not settings.tokens:
+        prompt = in_words(tokenizer)
+        check_fit([(0,) * prompt.length], policy.text.max_prompt_tokens, "text.max_prompt_tokens")
+        return LanguageActor(policy.graph, prompt, settings.chunk, None), policy, parameters
+    if policy.shape.lora is not None:
+        raise ConfigError(
+            "student.turns.tokens = true: must be false with adapters, which leave the embedding of new tokens as it is"
+        )
+    phrases = [phrase for part in view.phrases() for phrase in part]
+    missing = [token for token in (*phrases, *MOVES) if tokenizer.id_of(token) is None]
+    if missing and len(missing) < len(phrases) + len(MOVES):
+        raise ConfigError(
+            f"{tokenizer.folder}: has tokens of another view of the boards and lacks {missing[0]!r}; it was trained by "
+            "another version"
+        )
+    if missing:
+        tokenizer = tokenizer.with_tokens(missing)
+        policy, parameters = _grow(dataclasses.replace(policy, tokenizer=tokenizer), parameters, len(missing), key)
+    ids = {token: tokenizer.id_of(token) for token in (*phrases, *MOVES)}
+    prompt = Prompt(
+        before=(),
+        parts=tuple(tuple((ids[phrase],) for phrase in part) for part in view.phrases()),  # type: ignore[misc]
+        after=(),
+        moves=tuple(ids[move] for move in MOVES),  # type: ignore[misc]
+    )
+    return LanguageActor(policy.graph, prompt, settings.chunk, ids[phrases[0]]), policy, parameters
+
+
+def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> tuple[Policy, nnx.State]:
+    """Return policy and parameters with the rows of `count` new tokens, the last ones of the tokenizer."""
+    first = len(policy.tokenizer) - count
+    size = max(policy.shape.vocab_size, first + count)
+    shape = dataclasses.replace(policy.shape, vocab_size=size)
+    graph, shapes = abstract(shape, policy.mesh)
+    table, scales = properties()
+
+    def extend(path: tuple[Any, ...], old: nnx.Variable, new: nnx.Variable) -> nnx.Variable:
+        if old.shape == new.shape and path[0] not in ("embed_tokens", "lm_head"):
+            return old
+        rows = old[...]
+        spread = scales[:, None] * jnp.sqrt(jnp.mean(rows[:first].astype(jnp.float32) ** 2))
+        fresh = table @ (spread * jax.random.normal(key, (len(scales), rows.shape[1]), jnp.float32))
+        whole = (
+            jnp.pad(rows[:first], ((0, size - first), (0, 0))).at[first : first + count].set(fresh.astype(rows.dtype))
+        )
+        return old.replace(jax.device_put(whole, new.sharding))
+
+    flat, wanted = nnx.to_flat_state(parameters), dict(nnx.to_flat_state(shapes))
+    grown = nnx.from_flat_state([(path, extend(path, variable, wanted[path])) for path, variable in flat])
+    return dataclasses.replace(policy, graph=graph, shape=shape), grown
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def first_value(width: int) -> dict[str, jax.Array]:
+    """Return the value head of a player that has not begun: zeros."""
+    return {"w": jnp.zeros(width, jnp.float32), "b": jnp.zeros((), jnp.float32)}
+
+
+class LanguageState(TrainState):
+    """A `TrainState` with a value head, as what PPO trains.
+
+    A round of training is done or not: one that was broken off while its steps were logged is trained again, to the
+    same numbers, and the steps that are left are logged.
+    """
+
+    value: dict[str, jax.Array]
+
+    @property
+    def learner(self) -> ppo.Learner:
+        """What PPO trains, one lane; in the rounds."""
+        parameters = {"model": lora.split(self.parameters)[0], "value": self.value}
+        return jax.tree.map(lambda x: x[None], ppo.Learner(parameters=parameters, optimizer=self.optimizer_state))
+
+    @learner.setter
+    def learner(self, learner: ppo.Learner) -> None:
+        alone = lane(learner, 0)
+        self.parameters = nnx.merge_state(alone.parameters["model"], lora.split(self.parameters)[1])
+        self.value, self.optimizer_state = alone.parameters["value"], alone.optimizer
+
+
+class LanguagePlayer(PlayerStudent[LanguageState], Writer):
+    """A player whose actor is the model of the section `model`; the same parameters write as an engineer.
+
+    Args:
+      config: the run's configuration.
+
+    Raises:
+      ConfigError: if model, tokenizer or devices cannot be used as the settings say; see `make_actor`.
+    """
+
+    actor: LanguageActor
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        key = make_key(config.seed, Purpose.PARAMETERS)
+        policy, parameters = Policy.create(config, key)
+        self.actor, self.policy, self._parameters = make_actor(
+            policy, config.student.turns, parameters, jax.random.fold_in(key, 1)
+        )
+        self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: PPO"
+
+    @staticmethod
+    def programs(config: Config, mesh: Mesh) -> list[Program]:
+        """List the programs of a run, in which a view takes all of `text.max_prompt_tokens`.
+
+        They are an update and the play of the validation boards; see `rl.students.programs`.
+        """
+        settings, kinds, count = config.student.ppo, config.all_kinds, config.rounds.instances
+        shape, graph, parameters = abstract_model(config.model, mesh)
+        trained, frozen = lora.split(parameters)
+        prompt = Prompt.of_length(config.text.max_prompt_tokens)
+        actor = LanguageActor(graph, prompt, config.student.turns.chunk, None)
+        tree = {"model": trained, "value": jax.eval_shape(lambda: first_value(shape.hidden_size))}
+        alone = ppo.Learner(parameters=tree, optimizer=jax.eval_shape(actor.make_optimizer(settings).init, tree))
+        learner = sharding.abstract(jax.eval_shape(lambda learner: lanes([learner]), alone), mesh)
+        side, agents = max(kind.size for kind in kinds), max(kind.num_agents for kind in kinds)
+
+        def boards(count: int) -> Instance:
+            number, holes = np.zeros((1, count), np.int32), np.zeros((1, count, side**2), bool)
+            cells = np.zeros((1, count, agents), np.int32)
+            levels = Instance(size=number, num_agents=number, holes=holes, starts=cells, goals=cells)
+            return sharding.abstract(levels, mesh)
+
+        keys, optima = jax.random.split(seed_key(0), (1, 1)), np.zeros((1, count), np.int32)
+        bank = sharding.abstract(jax.eval_shape(lambda levels: ppo.make_bank(settings, levels), boards(count)), mesh)
+        playing = sharding.abstract(jax.eval_shape(lambda: ppo.begin_round(actor, settings, bank, keys[0])), mesh)
+        update = functools.partial(ppo.update.lower, actor, settings, frozen, learner, playing, bank, optima, keys)
+        held_out = boards(config.validation.instances)
+        plays = functools.partial(play.lower, actor, settings, frozen, learner.parameters, held_out, keys[0], False)
+        return [
+            Program("update", update, (frozen, learner, playing)),
+            Program("play, validation", plays, (frozen, learner.parameters), learner.optimizer),
+        ]
+
+    def restore(self, directory: RunDirectory, display: Display) -> None:
+        """Take the state of the last whole checkpoint, or the first one; draw the boards of the validations."""
+        self.frozen = lora.split(self._parameters)[1]
+        value = first_value(self.policy.shape.hidden_size)
+        value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
+        begin = functools.partial(self._first_optimizer, value=value)
+        restored = restore(self.policy, self._parameters, begin, directory, display, value)
+        self.state = LanguageState(**vars(restored))
+        del self._parameters
+        self.draw_validation(directory, display)
+
+    def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array]) -> optax.OptState:
+        """Return the optimizer's state where a stage begins."""
+        first, tree = self.actor.make_optimizer(self.settings).init, {"model": trained, "value": value}
+        if stage == "warm_start":
+            settings = self.config.warm_start
+            first, tree = make_optimizer(settings, settings.steps).init, trained
+        return jax.jit(first, out_shardings=sharding.shardings(jax.eval_shape(first, tree), self.policy.mesh))(tree)
+
+    def warm_start(self, recorder: Recorder) -> None:
+        """Learn engineer examples if the settings ask for any, and validate; take the optimizer of the rounds."""
+        state = self.state
+        if self.config.warm_start.steps:
+            sft.warm_start(self.policy, self.config, state, recorder, None)
+            recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
+        trained = lora.split(state.parameters)[0]
+        state.begin_rounds(self._first_optimizer("rounds", trained, state.value), self.policy, self.config)
+
+    def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
+        """Train one round as any player does, then rehearse the engineer's examples if the settings ask for it."""
+        training = super().train(recorder, boards, requested)
+        if rehearsals := self.config.student.turns.rehearsals:  # else moments as large as the model for nothing
+            state, kept = self.state, self.state.optimizer_state
+            # Through PPO's, whose moments are those of other gradients, a rehearsal harmed play.
+            optimizer = _engineer_optimizer(self.config.student.turns.engineer_rate)
+            state.optimizer_state = grpo.init(optimizer, state.parameters, self.policy.mesh)
+            try:
+                for number in range(rehearsals):
+                    sft.rehearse(self.policy, self.config, state, optimizer, recorder.note_update, number)
+            finally:
+                state.optimizer_state = kept
+        return training
+
+
+@functools.cache
+def _engineer_optimizer(rate: float) -> optax.GradientTransformation:
+    """Return Adam on gradients clipped by their norm; one object for equal rates, for which programs are compiled."""
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate, b2=0.98))
+
+
+def load_player(config: Config, folder: Path) -> Player:
+    """Read what a `LanguagePlayer` of this configuration saved.
+
+    Raises:
+      ConfigError: if the folder holds no such player.
+    """
+    key = make_key(config.seed, Purpose.PARAMETERS)
+    policy, model = Policy.load(config, folder, key)
+    if config.student.turns.tokens and policy.tokenizer.id_of(MOVES[0]) is None:
+        raise ConfigError(f"{folder}: must hold a model that played, and its tokenizer lacks the tokens of a view")
+    reader, policy, model = make_actor(policy, config.student.turns, model, key)
+    trained, frozen = lora.split(model)
+    value = first_value(policy.shape.hidden_size)  # nobody asks for it here
+    parameters = lanes([{"model": trained, "value": value}])
+    return Player(reader, config.student.ppo, frozen, parameters, policy.identity)
