@@ -34,10 +34,6 @@ class Lake:
     and may leave it again. A move off the board stays where it is. The episode is solved when all agents are on their
     goals at once.
 
-    **What you write**: the fields; a view and a reward may be functions of your own.
-
-    **What you get**: `reset`, `step` and `legal_actions`; `jaxlake.AutoReset` and the adapters (`jaxlake.adapters`).
-
     Attributes:
       holes: the effect of a move into a hole; a ``HoleRule`` or its word.
       conflicts: the effect of a conflict; a ``ConflictRule`` or its word.

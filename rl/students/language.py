@@ -54,6 +54,10 @@ class LanguageStudent(Writer):
 
     def __init__(self, config: Config):
         self.config = config
+        (
+            rounds_optimizer(config),
+            make_optimizer(config.warm_start, config.warm_start.steps),
+        )  # one's own is looked for now
         self.policy, self._parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
         self.description = self.policy.describe(self._parameters)
         self._draw: Draw = functools.partial(build_boards, config)

@@ -28,9 +28,9 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
     Muon (Jordan et al. 2024) moves the matrices of the layers, each by the orthogonal matrix nearest to its momentum,
     as far as AdamW typically would (Liu et al. 2025), and AdamW the rest: the embedding and the weights of norms.
 
-    The user's own is a ``function(rate: optax.Schedule) -> optax.GradientTransformation``, as `optax.lion` is. The rate
-    is a function from the number of earlier updates, int32, to float32, both ``[]``. The updates have the rate in them,
-    sign included; decay is added to them. Moments have the shapes of parameters, for these say where they lie.
+    The user's own is a ``function(rate: optax.Schedule) -> optax.GradientTransformation``, as `optax.lion` is; else it
+    is a ConfigError. The rate is a function from the number of earlier updates, int32, to float32, both ``[]``. Updates
+    have it in them, sign included; decay is added. Moments have their parameters' shapes, which say where they lie.
 
     One and the same object for equal arguments: programs are compiled for it, and runs of one process share them.
 
@@ -38,9 +38,6 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
 
     Args:
       updates: number of updates of the stage, over which the rate runs its course.
-
-    Raises:
-      ConfigError: if the setting names no function, or one that returns something else.
     """
     rate, clip = learning_rate(settings, updates), optax.clip_by_global_norm(MAX_NORM)
     decay = optax.add_decayed_weights(settings.weight_decay, mask=_decays), optax.scale_by_learning_rate(rate)
