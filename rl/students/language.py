@@ -57,7 +57,7 @@ class LanguageStudent(Writer):
         (
             rounds_optimizer(config),
             make_optimizer(config.warm_start, config.warm_start.steps),
-        )  # one's own is looked for now
+        )  # finds one's own
         self.policy, self._parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
         self.description = self.policy.describe(self._parameters)
         self._draw: Draw = functools.partial(build_boards, config)

@@ -216,7 +216,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        make_optimizer(config.warm_start, config.warm_start.steps)  # one's own is looked for now
+        make_optimizer(config.warm_start, config.warm_start.steps)  # finds one's own
         key = make_key(config.seed, Purpose.PARAMETERS)
         policy, parameters = Policy.create(config, key)
         self.actor, self.policy, self._parameters = make_actor(
