@@ -45,6 +45,7 @@ REPOSITORY = (
 @pytest.mark.parametrize("limit", [4_000, 5_000_000_000])
 def test_of_a_repository_only_what_is_read_is_downloaded(tmp_path, monkeypatch, limit):
     """The hub's own client asks a server on this machine, which answers as the hub does."""
+    pytest.importorskip("huggingface_hub", minversion="1", reason="an older client is offline for good, as tests begin")
     commit = "0123456789abcdef0123456789abcdef01234567"
     shape, parameters = saved(tmp_path / "hub", limit)
     config = (tmp_path / "hub/config.json").read_bytes()

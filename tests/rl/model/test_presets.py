@@ -141,6 +141,7 @@ def test_positions_are_one_table_for_all_layers(tmp_path, place, table):
 
 def test_positions_are_those_of_transformers_or_refused(tmp_path):
     """All files with one, two or three places, of which some agree."""
+    pytest.importorskip("transformers", minversion="5", reason="an older one has no such table")
     from transformers import Qwen3Config
 
     thetas = ({}, {"rope_theta": 10000}, {"rope_theta": 1000000})
