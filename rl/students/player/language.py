@@ -213,6 +213,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
     """
 
     actor: LanguageActor
+    who = "the model itself, which plays the boards turn by turn"
 
     def __init__(self, config: Config):
         super().__init__(config)

@@ -195,6 +195,7 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
     """A player whose actor is a small network."""
 
     actor: NetworkActor
+    who = "a network that plays the boards"
 
     def __init__(self, config: Config):
         super().__init__(config)

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +62,8 @@ class PlayerStudent(Generic[StateT]):
     frozen: Any = None
     state: StateT
     description: str
+    who: ClassVar[str]
+    """Who plays, in the words of a report."""
 
     def __init__(self, config: Config):
         if jax.process_count() > 1:
@@ -77,10 +79,8 @@ class PlayerStudent(Generic[StateT]):
     def training_summary(self) -> str:
         """PPO as the settings have it, in words."""
         settings = self.settings
-        who = "a network" if self.config.is_network else "the model itself, which plays the boards turn by turn"
-        who += " that plays the boards" * self.config.is_network
         return (
-            f"PPO of {who}, {settings.updates} updates a round of {settings.environments} "
+            f"PPO of {self.who}, {settings.updates} updates a round of {settings.environments} "
             f"boards and {settings.rollout_steps} steps each, learning rate {settings.learning_rate:g}, at most "
             f"{settings.episode_steps} steps an episode. {_reward_in_words(settings.reward)} "
             f"{self.config.rounds.instances} boards a round."
