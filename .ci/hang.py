@@ -26,7 +26,7 @@ def train(inputs: Path) -> None:
 
     actor, settings, levels, optima = pickle.loads(inputs.read_bytes())
     keys = jax.random.split(jax.random.key(0), len(optima))
-    learner = network.begin(actor, settings, keys)
+    learner = network.begin(actor, ppo.make_optimizer(actor, settings.ppo.learning_rate), keys)
     jax.block_until_ready(ppo.train_round(actor, settings, None, learner, levels, optima, keys))
 
 
@@ -36,13 +36,13 @@ def main(processes: int = 20, lanes: int = 4) -> int:
         from lab_speed import make_student
 
         from jaxlake.config import LakeConfig
-        from rl.students.player import ppo
+        from rl.students.player.actor import lanes as side_by_side
 
         student, inputs = make_student(Path(scratch)), Path(scratch) / "inputs"
         boards = student.build(LakeConfig.random(student.config.lake.kinds, jax.random.key(3)))
-        levels = jax.tree.map(np.asarray, ppo.lanes([boards.instances] * lanes))
+        levels = jax.tree.map(np.asarray, side_by_side([boards.instances] * lanes))
         optima = np.stack([np.asarray(boards.solutions.cost)] * lanes)
-        inputs.write_bytes(pickle.dumps((student.actor, student.settings, levels, optima)))
+        inputs.write_bytes(pickle.dumps((student.actor, student.config.student, levels, optima)))
         environment = os.environ | {
             "JAX_COMPILATION_CACHE_DIR": f"{scratch}/cache",
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",

@@ -71,7 +71,7 @@ checkpoint: {every_steps: 2}
 PLAYER = """
 base: lab.yaml
 student: {actor: ACTOR,
-          ppo: {episode_steps: 6, environments: 8, rollout_steps: 8, updates: 2, epochs: 1, minibatches: 2}}
+          episode_steps: 6, environments: 8, rollout_steps: 8, updates: 2, LEARNER}
 lake: {kinds: [3, 4]}
 rounds: {count: 3, instances: 16}
 validation: {kinds: [4], instances: 12, samples: 1, holes: [0.2, 0.4]}

@@ -48,13 +48,14 @@ from jaxlake.generate import Dataset
 from jaxlake.kinds import read_kinds
 from jaxlake.types import Action
 from rl import config as config_
-from rl.config import NetworkSection, PPOSection
+from rl.config import NetworkSection, PPOSection, StudentSection
 from rl.model import lora
 from rl.model.policy import Policy
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
 from rl.students.player import language, network, ppo
+from rl.students.player.actor import lanes
 from rl.students.player.network import NetworkActor
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
@@ -62,7 +63,7 @@ LAB, TURNS = ROOT / "configs" / "lab.yaml", ROOT / "configs" / "turns.yaml"
 PACKAGES = ("jaxmarl==0.2.0", "distrax==0.1.9", "optax==0.2.8", "jax==0.9.2", "flax==0.12.6", "six")
 PACKAGES += ("pydantic", "jinja2")  # for our observation, whose package reads configurations
 AGENTS = 5
-COMPARED = PPOSection(environments=128, rollout_steps=32, epochs=2, minibatches=4, updates=8)
+COMPARED = StudentSection(environments=128, rollout_steps=32, updates=8, ppo=PPOSection(epochs=2, minibatches=4))
 ACTOR = NetworkActor(NetworkSection(width=64), COMPARED.episode_steps)
 """What both sides have alike; the updates are those of a turn."""
 ADAPTER, ONE_TRUNK, MPE = "IPPO, our adapter", "IPPO with one trunk, our adapter", "IPPO, MPE with 3 agents"
@@ -119,9 +120,9 @@ def settings(peer: str, levels: Path, repeats: int) -> str:
     common = {
         "environments": COMPARED.environments,
         "steps": COMPARED.rollout_steps,
-        "epochs": COMPARED.epochs,
-        "minibatches": COMPARED.minibatches,
-        "learning_rate": COMPARED.learning_rate,
+        "epochs": COMPARED.ppo.epochs,
+        "minibatches": COMPARED.ppo.minibatches,
+        "learning_rate": COMPARED.ppo.learning_rate,
         "updates": COMPARED.updates,
         "anneal_over": COMPARED.updates * (1 + repeats),
         "one_trunk": peer == ONE_TRUNK,
@@ -137,12 +138,12 @@ def make_student(folder: Path) -> NetworkPlayer:
     return student
 
 
-def ours(settings: PPOSection, boards: Dataset, seeds: int) -> Callable[[], float]:
+def ours(settings: StudentSection, boards: Dataset, seeds: int) -> Callable[[], float]:
     """Return a function, already warm, that trains a round of so many seeds and returns its seconds."""
-    levels = ppo.lanes([boards.instances] * seeds)
+    levels = lanes([boards.instances] * seeds)
     optima = np.stack([np.asarray(boards.solutions.cost)] * seeds)
     keys = jax.random.split(jax.random.key(0), seeds)
-    learner = network.begin(ACTOR, settings, keys)
+    learner = network.begin(ACTOR, ppo.make_optimizer(ACTOR, settings.ppo.learning_rate), keys)
 
     def train() -> float:
         nonlocal learner
@@ -157,10 +158,15 @@ def ours(settings: PPOSection, boards: Dataset, seeds: int) -> Callable[[], floa
 def products() -> Callable[[], float]:
     """Return a function, already warm, that multiplies the matrices of a turn and returns its seconds."""
     settings, key = COMPARED, jax.random.key(0)
-    parameters = jax.tree.map(lambda x: x[0], network.begin(ACTOR, settings, key[None]).parameters)
+    parameters = jax.tree.map(
+        lambda x: x[0],
+        network.begin(ACTOR, ppo.make_optimizer(ACTOR, settings.ppo.learning_rate), key[None]).parameters,
+    )
     weights = [parameters[layer]["w"] for layer in ("hidden_1", "hidden_2", "heads")]
     played = jax.random.normal(key, (settings.environments * AGENTS, len(weights[0])))
-    learned = jax.random.normal(key, (len(played) * settings.rollout_steps // settings.minibatches, len(weights[0])))
+    learned = jax.random.normal(
+        key, (len(played) * settings.rollout_steps // settings.ppo.minibatches, len(weights[0]))
+    )
     error = jax.random.normal(key, (len(learned), len(Action) + 1))
 
     def forward(weights: list[jax.Array], rows: jax.Array) -> jax.Array:
@@ -175,7 +181,7 @@ def products() -> Callable[[], float]:
 
     def update(weights: list[jax.Array], _: None) -> tuple[list[jax.Array], jax.Array]:
         weights, outputs = jax.lax.scan(play, weights, None, settings.rollout_steps)
-        return jax.lax.scan(learn, weights, None, settings.epochs * settings.minibatches)[0], outputs
+        return jax.lax.scan(learn, weights, None, settings.ppo.epochs * settings.ppo.minibatches)[0], outputs
 
     program = jax.jit(lambda weights: jax.lax.scan(update, weights, None, settings.updates))
 

@@ -30,8 +30,9 @@ from side_by_side import Peer, interpreter, read_options, write_rows
 from jaxlake import Dataset, Lake, LakeConfig, generate, pibt, verify
 from jaxlake.kinds import read_kinds
 from jaxlake.state import Params, State
-from rl.config import NetworkSection, PPOSection
+from rl.config import NetworkSection, PPOSection, StudentSection
 from rl.students.player import network, ppo
+from rl.students.player.actor import lane
 from rl.students.player.network import NetworkActor, Parameters
 
 HOLE, TEST_STEPS = 0.2, 256
@@ -46,7 +47,7 @@ SETTINGS = {
     "episode_steps": 64,
     "test_steps": TEST_STEPS,
 }
-LAB = PPOSection(updates=20, epochs=2, episode_steps=64, learning_rate=1e-3)
+LAB = StudentSection(updates=20, episode_steps=64, ppo=PPOSection(epochs=2, learning_rate=1e-3))
 ACTOR = NetworkActor(NetworkSection(), LAB.episode_steps)
 CURRICULUM = ((("3-10", "4-10x3"), 50), (("4-10x4", "5-10x5"), 30), (("16x8",), 50))
 """Kinds that the lab's network trains on, and rounds of twenty updates."""
@@ -84,14 +85,14 @@ def baseline(test: Dataset, orders: int) -> dict:
 def train_lab(rounds: int | None) -> Parameters:
     """Return the lab's network after the curriculum, or after so many rounds of each of its parts."""
     key = jax.random.key(0)
-    learner = network.begin(ACTOR, LAB, key[None])
+    learner = network.begin(ACTOR, ppo.make_optimizer(ACTOR, LAB.ppo.learning_rate), key[None])
     for kinds, count in CURRICULUM:
         train = boards(kinds, 4096, 0)
         levels, optima = jax.tree.map(lambda x: jnp.asarray(x)[None], (train.instances, train.solutions.lower_bound))
         for _ in range(rounds or count):
             key, play_key = jax.random.split(key)
             learner, _, _ = ppo.train_round(ACTOR, LAB, None, learner, levels, optima, play_key[None])
-    return ppo.lane(learner.parameters, 0)
+    return lane(learner.parameters, 0)
 
 
 def cut(state: State) -> tuple[jax.Array, jax.Array]:

@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="two views, two rounds of one small update")
     parser.add_argument("--json", type=Path, help="file for the rows")
     options = parser.parse_args()
-    small = ["rounds.count=2", "student.ppo.updates=1", "student.ppo.environments=16", "validation.samples=1"]
+    small = ["rounds.count=2", "student.updates=1", "student.environments=16", "validation.samples=1"]
     names = list(VIEWS)[:2] if options.quick else list(VIEWS)
     seeds = options.seeds[:1] if options.quick else options.seeds
     print(f"{'view':28} {'end':>6} {'area':>6}   ends by seed (%)")

@@ -12,9 +12,9 @@ from rl.config.sections import (
     ModelSection,
     NetworkSection,
     PPOSection,
+    StudentSection,
     TextSection,
     TrackingSection,
-    TurnsSection,
 )
 from rl.config.training import GRPOSection, OptimizerFields, RewardSection, WarmStartSection
 from rl.config.types import Count, Section

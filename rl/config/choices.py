@@ -42,6 +42,13 @@ class ActorKind(Word):
     LANGUAGE = "language"
 
 
+class LearnerKind(Word):
+    """What trains a player: PPO with a value of its own, or GRPO, which compares the plays of a board."""
+
+    PPO = "ppo"
+    GRPO = "grpo"
+
+
 class Dtype(Word):
     """A type of floating-point numbers, by its name in JAX."""
 

@@ -12,6 +12,7 @@ import pydantic
 import yaml
 from pydantic_core import ErrorDetails
 
+from rl.config import readers
 from rl.config.errors import ConfigError
 from rl.config.fields import OWN, keys, words
 from rl.config.sections import Config
@@ -55,7 +56,8 @@ def build(values: Values, path: Path, source: str = "", above: tuple[Path, ...] 
         if base.resolve() in above:
             raise ConfigError(f"{path}: base = {name}: builds on this file; a base must lead to a file without one")
         below = build(read(base), base, above=above)
-    return merge(below, {name: value for name, value in values.items() if name != "base"}, source or str(path))
+    changes = {name: value for name, value in values.items() if name != "base"}
+    return _as_chosen(below, merge(below, changes, source or str(path)), changes)
 
 
 def merge(values: Mapping[str, Any], changes: Mapping[str, Any], source: str) -> Values:
@@ -75,6 +77,17 @@ def merge(values: Mapping[str, Any], changes: Mapping[str, Any], source: str) ->
         else:
             merged[name] = value
     return merged
+
+
+def _as_chosen(before: Values, values: Values, changes: Values) -> Values:
+    """Return values without those of a student or learner that the changes unchoose; what they give themselves stays.
+
+    So a file may change the learner of the file that it builds on, and an override that of any file.
+    """
+    chosen = readers.choices(values)
+    if chosen == readers.choices(before):
+        return values
+    return merge(readers.read_by(values, chosen), changes, "")
 
 
 def read(path: Path) -> Values:
@@ -102,18 +115,19 @@ def override(values: Values, overrides: Sequence[str]) -> Values:
     Raises:
       ConfigError: if one is not of this form; one line.
     """
+    changes: Values = {}
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key:
             raise ConfigError(f"override {override!r}: must be key=value, such as grpo.learning_rate=1e-4")
         *sections, name = key.split(".")
-        place = values
+        place = changes
         for section in sections:
             place = place.setdefault(section, {})
             if not isinstance(place, dict):
                 raise ConfigError(f"override {override!r}: {section} is no section")
         place[name] = _parse(value, f"override {override!r}")
-    return values
+    return _as_chosen(values, merge(values, changes, "overrides"), changes)
 
 
 def validate(section: type[SomeSection], values: Values, source: str) -> SomeSection:

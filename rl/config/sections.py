@@ -19,6 +19,7 @@ from rl.config.choices import (
     Dtype,
     GateAction,
     LanguageKind,
+    LearnerKind,
     PlayerReward,
     Projection,
     Remat,
@@ -27,7 +28,7 @@ from rl.config.choices import (
     WandbMode,
 )
 from rl.config.origins import as_override, inferred, ours, paper
-from rl.config.readers import NETWORK, READER, WRITER, given, readers
+from rl.config.readers import choices, given, is_read, read_by, readers
 from rl.config.training import GRPOSection, RewardSection, RoundsSection, WarmStartSection
 from rl.config.types import (
     ContextName,
@@ -150,28 +151,11 @@ class LakeSection(Section):
 
 
 class PPOSection(Section):
-    """The learning of a player: PPO (Schulman et al. 2017) of one actor for all agents, rewarded when all arrive."""
+    """The learning of a player by PPO (Schulman et al. 2017)."""
 
-    episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
-    environments: Count = Field(128, description="boards played at once")
-    rollout_steps: Count = Field(32, description="steps of each board from one update to the next")
-    updates: Count = Field(6, description="updates a round")
     epochs: Count = Field(4, description="passes over the steps of an update")
     minibatches: Count = Field(4, description="parts of a pass, an optimizer step each")
     learning_rate: Rate = Field(2e-3, description="learning rate of Adam")
-    reward: PlayerReward | Own = Field(
-        PlayerReward.SPARSE,
-        description="reward of a move: sparse, 1 when all have arrived; cost, -1 a move before that; shaped, sparse "
-        "and 0.1 for each cell nearer to the goal",
-    )
-
-    @pydantic.model_validator(mode="after")
-    def _whole_minibatches(self) -> Self:
-        if (steps := self.environments * self.rollout_steps) % self.minibatches:
-            raise ValueError(
-                f"environments * rollout_steps = {steps} must be a multiple of minibatches = {self.minibatches}"
-            )
-        return self
 
 
 class NetworkSection(Section):
@@ -202,6 +186,20 @@ class StudentSection(Section):
     )
     actor: ActorKind = Field(
         ActorKind.NETWORK, description="who plays the boards turn by turn: a small network, or the section model"
+    )
+    learner: LearnerKind = Field(
+        LearnerKind.PPO, description="what trains a player: PPO, or GRPO by the section grpo, without a value"
+    )
+    episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
+    environments: Count = Field(128, description="boards played at once")
+    rollout_steps: Count = Field(
+        32, description="steps of each board from one update to the next; GRPO plays what has begun by then to its end"
+    )
+    updates: Count = Field(6, description="updates a round")
+    reward: PlayerReward | Own = Field(
+        PlayerReward.SPARSE,
+        description="reward of a move: sparse, 1 when all have arrived; cost, -1 a move before that; shaped, sparse "
+        "and 0.1 for each cell nearer to the goal",
     )
     ppo: PPOSection = PPOSection()
     network: NetworkSection = NetworkSection()
@@ -350,6 +348,26 @@ class Config(Section):
         return self
 
     @pydantic.model_validator(mode="after")
+    def _plays_divide(self) -> Self:
+        student, samples = self.student, self.grpo.samples
+        if not self.plays:
+            return self
+        steps, parts, name = student.environments * student.rollout_steps, student.ppo.minibatches, "student.ppo"
+        of = "student.environments * student.rollout_steps"
+        if not self.by_ppo:
+            if student.environments % samples:
+                raise ValueError(
+                    f"student.environments = {student.environments} must be a multiple of grpo.samples = {samples}, "
+                    "the plays of a board"
+                )
+            steps = student.environments * (student.rollout_steps + student.episode_steps - 1)
+            parts, name = self.grpo.minibatches, "grpo"
+            of = "student.environments * (student.rollout_steps + student.episode_steps - 1)"
+        if steps % parts:
+            raise ValueError(f"{of} = {steps} must be a multiple of {name}.minibatches = {parts}")
+        return self
+
+    @pydantic.model_validator(mode="after")
     def _credit_is_known(self) -> Self:
         if self.plays or self.grpo.credit is Credit.OUTCOME:
             return self
@@ -388,34 +406,28 @@ class Config(Section):
 
     @pydantic.model_validator(mode="after")
     def _everything_is_read(self) -> Self:
+        chosen = self._chosen()
         for key in given(self):
-            if self.reader not in readers(key):
-                raise ValueError(f"nothing reads {key} with {self.reader}; {' or '.join(readers(key))} does")
+            if not is_read(key, chosen):
+                raise ValueError(f"nothing reads {key} with {' and '.join(chosen)}; {' or '.join(readers(key))} does")
         return self
 
     @pydantic.model_serializer(mode="wrap")
     def _without_unread(self, handler: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        def pruned(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-            kept = {}
-            for name, value in values.items():
-                if isinstance(value, dict):
-                    if inner := pruned(value, f"{prefix}{name}."):
-                        kept[name] = inner
-                elif self.reader in readers(f"{prefix}{name}"):
-                    kept[name] = value
-            return kept
+        return read_by(handler(self), self._chosen())
 
-        return pruned(handler(self))
-
-    @property
-    def reader(self) -> str:
-        """The student, by the setting that chooses it; see `rl.config.readers`."""
-        return NETWORK if self.is_network else READER if self.plays else WRITER
+    def _chosen(self) -> tuple[str, ...]:
+        return choices({"student": dict(self.student)})
 
     @property
     def plays(self) -> bool:
         """Whether the student plays the boards turn by turn, and writes no plans."""
         return self.student.kind is StudentKind.PLAYER
+
+    @property
+    def by_ppo(self) -> bool:
+        """Whether the student learns by PPO, and not by GRPO."""
+        return self.plays and self.student.learner is LearnerKind.PPO
 
     @property
     def is_network(self) -> bool:

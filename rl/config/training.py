@@ -113,6 +113,11 @@ class GRPOSection(OptimizerFields):
         Advantage.GROUP_STD,
         description="baseline and unit of an answer's reward; with exact credit it affects only the evidence",
     )
+    gae_lambda: Annotated[float, Field(gt=0, le=1)] = Field(
+        1.0,
+        description="factor by which the advantage of a player's move fades for each step from it to the play's end; "
+        "1: one for all moves of a play",
+    )
     aggregation: Aggregation = Field(Aggregation.TOKEN_MEAN, description="divisor of the sum over all tokens")
     clip_low: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
         0.2, description="lower clip of the ratio of probabilities, at 1 - clip_low"

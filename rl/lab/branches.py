@@ -65,7 +65,7 @@ def branch_from(run: Path, request: BranchRequest, out: Path, display: Display, 
             if not progress.history:
                 raise ConfigError(f"--run {run}: has no finished round yet, after which a design would be asked for")
             designs = deduplicate(_designs(student, request))
-        updates = request.updates or config.student.ppo.updates
+        updates = request.updates or config.student.updates
         plan = BranchPlan(f"{run} round {progress.round}", progress.round, tuple(designs), request.repeats, updates)
         keep_state(out, plan.state, progress)
         branch_all(plan, BranchTrainer(student, plan, request.samples), out, display, stop)
@@ -98,7 +98,8 @@ class BranchTrainer:
 
     def __init__(self, student: PlayerStudent, plan: BranchPlan, samples: int):
         self._student, self._repeats, self._samples = student, plan.repeats, samples
-        student.settings = student.settings.model_copy(update={"updates": plan.updates})
+        trainer = student.trainer
+        trainer.student = trainer.student.model_copy(update={"updates": plan.updates})
         self._key = make_key(student.config.seed, Purpose.BRANCH, student.state.progress.round)
         parts = [student.validation] + ([] if student.other_boards is None else [student.other_boards])
         self._boards: Dataset = join_boards(parts)

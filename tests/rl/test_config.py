@@ -136,8 +136,16 @@ def test_off_is_a_word_and_no_number_of_yaml(tmp_path):
     ("name", "student", "unread"),
     [
         ("tiny", "student.kind=language", ["student.actor", "student.ppo.epochs", "student.network.width"]),
-        ("lab", "student.actor=network", ["grpo.samples", "reward.kind", "text.max_new_tokens", "model.remat"]),
-        ("turns", "student.actor=language", ["grpo.kl_coefficient", "reward.kind", "text.style", "rounds.epochs"]),
+        (
+            "lab",
+            "student.actor=network and student.learner=ppo",
+            ["grpo.samples", "reward.kind", "text.max_new_tokens", "model.remat"],
+        ),
+        (
+            "turns",
+            "student.actor=language and student.learner=grpo",
+            ["grpo.prompts", "reward.kind", "text.style", "rounds.epochs"],
+        ),
     ],
 )
 def test_a_setting_that_the_student_does_not_read_is_refused_and_not_kept(tmp_path, name, student, unread):

@@ -31,6 +31,7 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "qwen3-4b-v5e-8": (8, 15.75 * GIB),
     "qwen3-4b-turns": (1, 80 * USABLE),
     "turns": (1, 12 * USABLE),
+    "turns-ppo": (1, 12 * USABLE),
     "smollm2-135m": (1, 6 * GIB),
     "smollm2-turns": (1, 16 * USABLE),
 }

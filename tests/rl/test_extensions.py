@@ -182,6 +182,5 @@ def test_an_optimizer_that_is_none_is_refused_before_anything_is_drawn(stage, se
 
 def test_a_players_reward_that_is_not_there_is_refused_before_anything_is_drawn(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    ppo = LAB["student"]["ppo"] | {"reward": "json:no"}
-    with pytest.raises(ConfigError, match="student.ppo.reward = json:no: module json has no function no"):
-        NetworkPlayer(Config(**LAB | {"student": LAB["student"] | {"ppo": ppo}}))
+    with pytest.raises(ConfigError, match="student.reward = json:no: module json has no function no"):
+        NetworkPlayer(Config(**LAB | {"student": LAB["student"] | {"reward": "json:no"}}))

@@ -26,7 +26,7 @@ from jaxlake.levels import stack
 from jaxlake.state import Params
 from jaxlake.testing import check_actor
 from jaxlake.types import Action
-from rl.config import Config, ConfigError
+from rl.config import Config, ConfigError, StudentSection
 from rl.judge.answers import GREEDY, judge
 from rl.model import lora, weights
 from rl.model.decoder import create
@@ -100,7 +100,7 @@ def made(config):
     """An actor, its policy, and parameters with a value that is not zero."""
     policy, parameters = Policy.create(config, jax.random.key(0))
     turns = config.student.turns
-    actor, policy, parameters = language.make_actor(policy, turns, parameters, jax.random.key(1))
+    actor, policy, parameters = language.make_actor(policy, StudentSection(turns=turns), parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
     value = {"w": jax.random.normal(jax.random.key(2), (policy.shape.hidden_size,)), "b": jnp.ones(())}
     return actor, policy, {"model": trained, "value": value}, frozen
@@ -191,7 +191,7 @@ def test_what_it_saves_plays_the_same_moves(made, config, tmp_path):
     answers = player.answer(drawn.instances, 1, GREEDY, jax.random.key(1), print)
     verdicts = judge(drawn.instances, np.asarray(drawn.solutions.cost), answers, config.lake.objective)
     lanes = jax.tree.map(lambda x: jnp.asarray(x)[None], (parameters, drawn.instances))
-    _, expected = play(actor, SMALL, frozen, *lanes, jax.random.key(1)[None], True)
+    _, expected = play(actor, frozen, *lanes, jax.random.key(1)[None], True)
     np.testing.assert_array_equal(answers.lengths, np.asarray(expected)[0])
     assert {CHECKS[int(np.argmin(row))] for row in verdicts.checks if not row.all()} <= {*CHECKS}
 
@@ -257,7 +257,7 @@ def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
         LanguagePlayer(Config(**values))
     partly = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(PHRASES[:3]))
     with pytest.raises(ConfigError, match="has tokens of another view"):
-        language.make_actor(partly, config.student.turns, parameters, jax.random.key(0))
+        language.make_actor(partly, config.student, parameters, jax.random.key(0))
 
 
 @pytest.mark.heavy

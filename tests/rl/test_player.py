@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from lab import LAB, NETWORK, SMALL, whole
+from lab import LAB, NETWORK, SMALL, WEIGHTS, Linear, batched, boards, whole
 
 from engineer.evidence import CHECKS
 from jaxlake import Params
@@ -22,7 +22,7 @@ from jaxlake.types import ABSENT, Action, Objective
 from jaxlake.verify import verify
 from rl.command import shipped
 from rl.compare import main as compare
-from rl.config import Config, PPOSection, load
+from rl.config import Config, StudentSection, load
 from rl.judge.answers import GREEDY, judge
 from rl.model.sampler import SamplingParams
 from rl.run.directory import RunDirectory
@@ -30,9 +30,12 @@ from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
 from rl.students.player import Player, network, ppo
-from rl.students.player.actor import lake_of, log_probabilities
+from rl.students.player.actor import lake_of
+from rl.students.player.actor import lane as lane_of
+from rl.students.player.learner import Learner, Trained
 from rl.students.player.network import NetworkActor, flatten
 from rl.students.player.play import play
+from rl.students.player.rollout import Rollout, make_bank
 from rl.train import main
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -41,23 +44,22 @@ OVERRIDES = [
     "lake.kinds=[3,4]",
     "rounds={count: 3, instances: 16}",
     "validation={kinds: [4], instances: 12, samples: 2, holes: [0.0, 0.3]}",
-    *(f"student.ppo.{name}={value}" for name, value in SMALL.model_dump().items()),
+    *(
+        f"student.{name}={getattr(SMALL, name)}"
+        for name in ("episode_steps", "environments", "rollout_steps", "updates")
+    ),
+    "student.ppo.minibatches=2",
     *(f"student.network.{name}={value}" for name, value in NETWORK.model_dump().items()),
 ]
 
 
-def boards(count: int = 24):
-    """Boards of two and three agents, padded alike, with their least costs."""
-    drawn = pool.draw(LakeConfig.uniform(("3", "4x3", "5"), 0.2, 0.2), jax.random.key(0), count)
-    return drawn.instances, np.asarray(drawn.solutions.cost)
-
-
 ACTOR = NetworkActor(NETWORK, SMALL.episode_steps)
+ADAM = ppo.make_optimizer(ACTOR, SMALL.ppo.learning_rate)
 
 
 def test_the_network_does_what_the_trainer_requires_of_an_actor():
-    learner = network.begin(ACTOR, SMALL, jax.random.key(0)[None])
-    check_actor(ACTOR, ppo.lane(learner.parameters, 0), levels=LevelBank.build(boards(6)[0]))
+    learner = network.begin(ACTOR, ADAM, jax.random.key(0)[None])
+    check_actor(ACTOR, lane_of(learner.parameters, 0), levels=LevelBank.build(boards(6)[0]))
 
 
 @pytest.mark.parametrize(
@@ -75,23 +77,19 @@ def test_an_actor_that_does_otherwise_is_found_out(forward, message):
         def forward(self, *arguments):
             return forward(*super().forward(*arguments))
 
-    parameters = ppo.lane(network.begin(ACTOR, SMALL, jax.random.key(0)[None]).parameters, 0)
+    parameters = lane_of(network.begin(ACTOR, ADAM, jax.random.key(0)[None]).parameters, 0)
     with pytest.raises(AssertionError, match=message):
         check_actor(Wrong(NETWORK, SMALL.episode_steps), parameters)
-
-
-def batched(tree):
-    return jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
 
 
 @pytest.mark.parametrize("greedy", [True, False])
 def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(greedy):
     """Told again in plain Python from the plan's cells alone."""
     levels, optima = boards()
-    learner = network.begin(ACTOR, SMALL, jax.random.split(jax.random.key(1), 1))
+    learner = network.begin(ACTOR, ADAM, jax.random.split(jax.random.key(1), 1))
     plans, steps = jax.tree.map(
         lambda x: np.asarray(x)[0],
-        play(ACTOR, SMALL, None, learner.parameters, batched(levels), jax.random.key(2)[None], greedy),
+        play(ACTOR, None, learner.parameters, batched(levels), jax.random.key(2)[None], greedy),
     )
     verdicts = verify(levels, plans, optima)
     seen = set()
@@ -126,7 +124,7 @@ def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding()
     seen = []
     for side, slots in ((3, 2), (5, 4)):
         level = jax.tree.map(jnp.asarray, stack([from_text("a.B\n.#b\n..A", max_size=side, max_agents=slots)]))[0]
-        lake = lake_of(actor, SMALL)
+        lake = lake_of(actor, SMALL.reward)
         seen.append(np.asarray(flatten(observe(lake.reset(level)[0]))))
     np.testing.assert_allclose(seen[0], seen[1][:2])
     assert (seen[1][2:] == 0).all() and seen[0].shape == (2, observe.features)
@@ -143,7 +141,7 @@ def test_advantages_are_the_sums_of_their_definition():
     last = rng.normal(size=(environments, agents)).astype(np.float32)
     done = rng.random((time, environments)) < 0.3
     nothing = np.zeros((time, environments))
-    rollout = ppo._Rollout(
+    rollout = Rollout(
         view=nothing, legal=nothing, action=nothing, log_probability=nothing, value=value, present=nothing,
         reward=reward, done=done, level=nothing, outcome=nothing, length=nothing,
     )  # fmt: skip
@@ -160,32 +158,13 @@ def test_advantages_are_the_sums_of_their_definition():
             np.testing.assert_allclose(found[t, e], expected, atol=1e-5)
 
 
-@dataclasses.dataclass(frozen=True)
-class Linear:
-    """An actor whose logits and value are linear in a view of three numbers."""
-
-    chunk: int | None = None
-
-    def observe(self, state):
-        return jnp.stack([state.positions, state.instance.goals, state.time + 0 * state.positions], -1) / 25
-
-    def forward(self, parameters, frozen, view, legal):
-        return log_probabilities(view @ parameters["w"], legal), view @ parameters["v"]
-
-    def make_optimizer(self, settings):
-        return optax.sgd(0.1)
-
-
-WEIGHTS = {"w": jax.random.normal(jax.random.key(3), (3, 5)), "v": jnp.array([0.1, -0.2, 0.3])}
-
-
 @pytest.mark.parametrize("chunk", [None, 4])
 def test_a_gradient_is_that_of_the_whole_loss_at_once_and_in_chunks(chunk):
     rng, shape, actor = np.random.default_rng(2), (6, 3), Linear(chunk)
     views, legal, present = rng.normal(size=(*shape, 3)), rng.random((*shape, 5)) < 0.7, rng.random(shape) < 0.7
     action, everything = rng.integers(0, 5, shape), np.zeros(6)
     np.put_along_axis(legal, action[..., None], True, axis=-1)
-    rollout = ppo._Rollout(
+    rollout = Rollout(
         view=views, legal=legal, action=action, log_probability=np.full(shape, -1.6, np.float32),
         value=np.zeros(shape), present=present, reward=np.zeros(shape), done=everything, level=everything,
         outcome=everything, length=everything,
@@ -215,7 +194,7 @@ def test_a_gradient_is_that_of_the_whole_loss_at_once_and_in_chunks(chunk):
 def test_a_lane_learns_the_same_alone_and_beside_others():
     levels, optima = boards(16)
     keys = jax.random.split(jax.random.key(5), 2)
-    learner = network.begin(ACTOR, SMALL, jax.random.split(jax.random.key(6), 2))
+    learner = network.begin(ACTOR, ADAM, jax.random.split(jax.random.key(6), 2))
     many = jax.tree.map(lambda x: jnp.stack([x, x]), jax.tree.map(jnp.asarray, levels))
     together, _, _ = ppo.train_round(
         ACTOR, SMALL, None, jax.tree.map(jnp.copy, learner), many, np.stack([optima, optima]), keys
@@ -226,7 +205,7 @@ def test_a_lane_learns_the_same_alone_and_beside_others():
             ACTOR, SMALL, None, alone, batched(levels), optima[None], keys[lane : lane + 1]
         )
         for ours, theirs in zip(
-            jax.tree.leaves(ppo.lane(together.parameters, lane)), jax.tree.leaves(parameters.parameters), strict=True
+            jax.tree.leaves(lane_of(together.parameters, lane)), jax.tree.leaves(parameters.parameters), strict=True
         ):
             np.testing.assert_allclose(ours, theirs[0], atol=2e-5)
 
@@ -234,20 +213,18 @@ def test_a_lane_learns_the_same_alone_and_beside_others():
 @pytest.mark.heavy
 def test_a_network_learns_small_boards():
     """From one in twenty to most: what no bug in reward, advantage or gradient would let through."""
-    settings = SMALL.model_copy(
-        update={"environments": 64, "rollout_steps": 16, "updates": 40, "episode_steps": 12, "epochs": 4}
-    )
+    settings = SMALL.model_copy(update={"environments": 64, "rollout_steps": 16, "updates": 40, "episode_steps": 12})
     actor = NetworkActor(NETWORK.model_copy(update={"width": 32}), settings.episode_steps)
     drawn = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 60)
     levels, optima = batched(drawn.instances), np.asarray(drawn.solutions.cost)
-    learner = network.begin(actor, settings, jax.random.split(jax.random.key(0), 1))
+    learner = network.begin(actor, ADAM, jax.random.split(jax.random.key(0), 1))
     learner, _, metrics = ppo.train_round(
         actor, settings, None, learner, levels, optima[None], jax.random.split(jax.random.key(1), 1)
     )
     valid = np.asarray(metrics["valid"])[0]
     assert valid[:2].mean() < 0.25 and valid[-3:].mean() > 0.75
     held_out = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 20, validation=True)
-    player = Player(actor, settings, None, learner.parameters)
+    player = Player(actor, 64, None, learner.parameters)
     boards, optima = held_out.instances, np.asarray(held_out.solutions.cost)
     answers = player.answer(boards, 1, SamplingParams(), jax.random.key(2), print)
     assert judge(boards, optima, answers, Objective.SUM_OF_COSTS).valid.mean() > 0.6
@@ -295,7 +272,7 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
     before = jax.tree.map(np.asarray, student.state.learner)
     design = LakeConfig.uniform((3, 4), 0.2, 0.2)
     learner = student.branch([design, design], 2, jax.random.key(0))
-    twice = [jax.tree.leaves(jax.tree.map(np.asarray, ppo.lane(learner.parameters, lane))) for lane in range(4)]
+    twice = [jax.tree.leaves(jax.tree.map(np.asarray, lane_of(learner.parameters, lane))) for lane in range(4)]
     for ours, theirs in zip(twice[0], twice[2], strict=True):  # the same design and key
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
     assert any(np.abs(ours - theirs).max() > 1e-6 for ours, theirs in zip(twice[0], twice[1], strict=True))
@@ -309,7 +286,7 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
 def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(tmp_path, monkeypatch, capsys):
     def broken(self, boards, keys, check):
         learner = jax.tree.map(lambda x: x * jnp.nan if x.dtype == jnp.float32 else x, self.state.learner)
-        return learner, None, {"loss": np.array([[0.1, np.nan]])}
+        return Trained(learner, {"loss": np.array([[0.1, np.nan]])}, 0.0, lambda lane: ())
 
     monkeypatch.setattr(NetworkPlayer, "_train_lanes", broken)
     command = ["--config", str(shipped("lab.yaml")), "--run", str(tmp_path / "run"), *OVERRIDES]
@@ -361,7 +338,10 @@ def test_a_mistake_about_the_engineers_server_is_mended_without_losing_round_0(t
             {"student": {"kind": "language"}, "rounds": {"instances": 96}, "engineer": {"kind": "hindsight"}},
             "engineer.kind = hindsight needs student.kind = player",
         ),
-        ({"student": {"ppo": {"minibatches": 3}}}, "environments \\* rollout_steps = 4096 must be a multiple"),
+        (
+            {"student": {"kind": "player", "ppo": {"minibatches": 3}}},
+            "environments \\* student.rollout_steps = 4096 must be a multiple",
+        ),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(values, message):
@@ -399,7 +379,7 @@ def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command
 
 def test_the_episodes_of_a_round_are_counted_by_board_and_by_update(quick_compilation):
     levels, optima = boards(6)
-    learner = ppo.Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
+    learner = Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
     found = ppo.train_round(Linear(), SMALL, None, learner, batched(levels), optima[None], jax.random.key(5)[None])
     _, played, metrics = jax.tree.map(np.asarray, found)
     np.testing.assert_array_equal(played.solved + played.holes + played.conflicts + played.late, played.episodes)
@@ -412,12 +392,12 @@ def test_the_episodes_of_a_round_are_counted_by_board_and_by_update(quick_compil
 
 
 def test_a_validation_is_drawn_and_judged():
-    student, learner = NetworkPlayer(Config(**LAB)), network.begin(ACTOR, SMALL, jax.random.key(1)[None])
+    student, learner = NetworkPlayer(Config(**LAB)), network.begin(ACTOR, ADAM, jax.random.key(1)[None])
     with Display(quiet=True) as display:
         student.draw_validation(SimpleNamespace(validation_seed=3), display)
         assert display.done == display._total
     drawn = pool.draw(LakeConfig.uniform(("3", "4x3", "5"), 0.2, 0.2), jax.random.key(0), 24)
-    player = Player(ACTOR, SMALL, None, learner.parameters)
+    player = Player(ACTOR, 8, None, learner.parameters)
     key, optima = jax.random.key(1), np.asarray(drawn.solutions.cost)
     for samples, sampling in (1, GREEDY), (3, SamplingParams()), (2, SamplingParams(0.5)):
         answers = player.answer(drawn.instances, samples, sampling, key, print)
@@ -439,12 +419,12 @@ def test_a_player_is_rewarded_by_the_function_that_a_setting_names(tmp_path, mon
     level = batched(stack([from_text("a.B\n...\nb.A", max_size=3, max_agents=2)]))
     paid = {"sparse": [0, 0], "cost": [-1, -1], "shaped": [0.1, 0.1], "reward_of_mine:far": [1, 1]}
     for reward, expected in paid.items():
-        settings = PPOSection.model_validate(SMALL.model_dump(mode="json") | {"reward": reward, "updates": 1})
-        lake, bank = lake_of(Linear(), settings), ppo.lane(ppo.make_bank(settings, level), 0)
+        settings = StudentSection.model_validate(SMALL.model_dump(mode="json") | {"reward": reward, "updates": 1})
+        lake, bank = lake_of(Linear(), settings.reward), lane_of(make_bank(settings, level), 0)
         state, _ = jax.jit(lake.reset)(bank.at(0)[0], Params(max_steps=5), bank.at(0)[1])
         found = jax.jit(lake.step)(state, np.array([Action.RIGHT, Action.UP]))[1].rewards
         np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=reward)
     (levels, optima), key = boards(6), jax.random.key(5)[None]
-    learner = ppo.Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
+    learner = Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
     metrics = ppo.train_round(Linear(), settings, None, learner, batched(levels), optima[None], key)[2]
     assert float(metrics["value_loss"][0, 0]) > 1  # 1 a step, of which the first values know nothing

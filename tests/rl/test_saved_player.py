@@ -17,6 +17,7 @@ from rl.judge import asking
 from rl.judge.answers import GREEDY
 from rl.plan import main as plan
 from rl.students.player import load_player, network, ppo
+from rl.students.player.actor import lane
 from rl.students.player.network import NetworkActor
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -24,8 +25,8 @@ ACTOR = NetworkActor(NETWORK, SMALL.episode_steps)
 
 
 def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch):
-    run, learner = tmp_path / "run", network.begin(ACTOR, SMALL, jax.random.key(0)[None])
-    network.save(run / "final", ACTOR, ppo.lane(learner.parameters, 0))
+    run, learner = tmp_path / "run", network.begin(ACTOR, ppo.make_optimizer(ACTOR, 1e-3), jax.random.key(0)[None])
+    network.save(run / "final", ACTOR, lane(learner.parameters, 0))
     (run / "config.yaml").write_text(Config(**LAB).to_yaml())
     assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 2
     assert "made by jaxlake 0.1.0 before its second form of runs" in capsys.readouterr().err
@@ -50,9 +51,9 @@ def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch)
 
 
 def test_a_network_is_read_as_it_was_written_and_with_nan_refused(tmp_path):
-    learner = network.begin(ACTOR, SMALL, jax.random.key(0)[None])
-    network.save(tmp_path, ACTOR, own := ppo.lane(learner.parameters, 0))
+    learner = network.begin(ACTOR, ppo.make_optimizer(ACTOR, 1e-3), jax.random.key(0)[None])
+    network.save(tmp_path, ACTOR, own := lane(learner.parameters, 0))
     jax.tree.map(np.testing.assert_array_equal, network.load(tmp_path)[1], own)
-    network.save(tmp_path, ACTOR, ppo.lane(jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters), 0))
+    network.save(tmp_path, ACTOR, lane(jax.tree.map(lambda x: x.at[..., 1].set(jnp.nan), learner.parameters), 0))
     with pytest.raises(ConfigError, match="no network that can be read \\(.* has NaN or infinity"):
         load_player(Config(**LAB), tmp_path)

@@ -1,15 +1,33 @@
 """Runs of a network that is too small to learn much, on boards of 3x3 and 4x4."""
 
-from rl.config import Config, NetworkSection, PPOSection
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxlake.config import LakeConfig
+from jaxlake.generate import pool
+from rl.config import Config, NetworkSection, PPOSection, StudentSection
 from rl.loop.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
+from rl.students.player.actor import log_probabilities
 
-SMALL = PPOSection(episode_steps=6, environments=8, rollout_steps=8, updates=2, minibatches=2)
 NETWORK = NetworkSection(radius=1, width=8)
+SMALL = StudentSection(
+    kind="player",
+    episode_steps=6,
+    environments=8,
+    rollout_steps=8,
+    updates=2,
+    ppo=PPOSection(minibatches=2),
+    network=NETWORK,
+)
 LAB = {
-    "student": {"kind": "player", "ppo": SMALL.model_dump(), "network": NETWORK.model_dump()},
+    "student": SMALL.model_dump(exclude_unset=True),
     "lake": {"kinds": (3, 4)},
     "warm_start": {"steps": 0},
     "rounds": {"count": 3, "instances": 16},
@@ -18,9 +36,39 @@ LAB = {
 }
 
 
+def boards(count: int = 24):
+    """Boards of two and three agents, padded alike, with their least costs."""
+    drawn = pool.draw(LakeConfig.uniform(("3", "4x3", "5"), 0.2, 0.2), jax.random.key(0), count)
+    return drawn.instances, np.asarray(drawn.solutions.cost)
+
+
+def batched(tree):
+    return jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
+
+
+@dataclasses.dataclass(frozen=True)
+class Linear:
+    """An actor whose logits and value are linear in a view of three numbers."""
+
+    chunk: int | None = None
+    episode_steps: int = SMALL.episode_steps
+
+    def observe(self, state):
+        return jnp.stack([state.positions, state.instance.goals, state.time + 0 * state.positions], -1) / 25
+
+    def forward(self, parameters, frozen, view, legal):
+        return log_probabilities(view @ parameters["w"], legal), view @ parameters["v"]
+
+    def adapt(self, optimizer):
+        return optax.sgd(0.1)
+
+
+WEIGHTS = {"w": jax.random.normal(jax.random.key(3), (3, 5)), "v": jnp.array([0.1, -0.2, 0.3])}
+
+
 def turns(shape) -> dict:
     """Return the values of a run of a language model that plays, of a shape from a file; a rule designs for it."""
-    student = {"kind": "player", "ppo": SMALL.model_dump(), "actor": "language", "turns": {"chunk": 8}}
+    student = SMALL.model_dump(exclude_unset=True, exclude={"network"}) | {"actor": "language", "turns": {"chunk": 8}}
     return LAB | {"student": student, "model": {"shape": str(shape), "remat": "none"}}
 
 

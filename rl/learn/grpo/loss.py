@@ -50,48 +50,67 @@ def policy_loss(
     """
     mask = jnp.asarray(batch.sequences.mask)
     old = jax.lax.stop_gradient(logprobs) if batch.old_logprobs is None else batch.old_logprobs
-    advantages = jnp.where(mask, batch.advantages, 0)
-
-    ratio = jnp.exp(_log_ratio(logprobs, old, mask))
-    clipped = jnp.clip(ratio, 1 - settings.clip_low, 1 + settings.clip_high)  # two bounds: "clip higher", DAPO
-    objective = jnp.minimum(ratio * advantages, clipped * advantages)
-    sums = {
-        "ratio": ratio,
-        "clipped_low": (advantages < 0) & (ratio < 1 - settings.clip_low),
-        "clipped_high": (advantages > 0) & (ratio > 1 + settings.clip_high),
-        "entropy": entropy,
-    }
-    maxima = {"ratio_max": ratio}
+    advantages = batch.advantages
 
     mismatch = _log_ratio(old, batch.sampler_logprobs, mask)
-    sums |= {
+    described: dict[str, Array] = {
         "mismatch_mean": jnp.abs(mismatch),
         "mismatch_factor": jnp.exp(jnp.abs(mismatch)),
         "mismatch_k3": jnp.expm1(mismatch) - mismatch,  # estimates the sampler's divergence from the trainer
+        "mismatch_max": jnp.abs(mismatch),
     }
-    maxima["mismatch_max"] = jnp.abs(mismatch)
     if settings.correction is not Correction.NONE:
         if settings.correction is Correction.SEQUENCE:
             mismatch = jnp.broadcast_to(mismatch.sum(axis=-1, keepdims=True), mask.shape)
         weight = jnp.minimum(jnp.exp(jnp.minimum(mismatch, MAX_LOG_RATIO)), MAX_CORRECTION)
-        objective *= weight
-        sums["correction"] = weight
+        advantages *= weight
+        described["correction"] = weight
 
-    loss = -objective
-    if settings.kl_coefficient > 0:
-        assert batch.reference_logprobs is not None
-        log_ratio = _log_ratio(logprobs, batch.reference_logprobs, mask)
-        divergence = jnp.expm1(-log_ratio) + log_ratio  # never negative: Schulman's third estimator
-        loss += settings.kl_coefficient * divergence
-        sums["kl_reference"] = divergence
-    if settings.entropy_coefficient > 0:
-        loss -= settings.entropy_coefficient * entropy
-
+    loss, of_loss = token_losses(logprobs, entropy, old, advantages, batch.reference_logprobs, mask, settings)
     if settings.aggregation is Aggregation.SEQUENCE_MEAN:
         loss /= jnp.maximum(mask.sum(axis=-1, keepdims=True), 1)
-    described = {name: masked_sum(values, mask) for name, values in sums.items()}
-    described |= {name: jnp.where(mask, values, 0).max() for name, values in maxima.items()}
-    return masked_sum(loss, mask), jax.lax.stop_gradient(described)
+    return masked_sum(loss, mask), describe(of_loss | described, mask)
+
+
+def token_losses(
+    logprobs: Array,
+    entropy: Array,
+    old_logprobs: Array,
+    advantages: Array,
+    reference_logprobs: Array | None,
+    mask: Array,
+    settings: GRPOSection,
+) -> tuple[jax.Array, dict[str, Array]]:
+    """Compute the loss of each token, and what describes it; all arrays ``[...]``, see `Batch` and `policy_loss`."""
+    advantages = jnp.where(mask, advantages, 0)
+    ratio = jnp.exp(_log_ratio(logprobs, old_logprobs, mask))
+    clipped = jnp.clip(ratio, 1 - settings.clip_low, 1 + settings.clip_high)  # two bounds: "clip higher", DAPO
+    loss = -jnp.minimum(ratio * advantages, clipped * advantages)
+    described: dict[str, Array] = {
+        "ratio": ratio,
+        "clipped_low": (advantages < 0) & (ratio < 1 - settings.clip_low),
+        "clipped_high": (advantages > 0) & (ratio > 1 + settings.clip_high),
+        "entropy": entropy,
+        "ratio_max": ratio,
+    }
+    if settings.kl_coefficient > 0:
+        assert reference_logprobs is not None
+        log_ratio = _log_ratio(logprobs, reference_logprobs, mask)
+        divergence = jnp.expm1(-log_ratio) + log_ratio  # never negative: Schulman's third estimator
+        loss += settings.kl_coefficient * divergence
+        described["kl_reference"] = divergence
+    if settings.entropy_coefficient > 0:
+        loss -= settings.entropy_coefficient * entropy
+    return loss, described
+
+
+def describe(values: dict[str, Array], mask: Array) -> dict[str, jax.Array]:
+    """Return sums over the tokens that count, and maxima in what ends with ``_max``; nothing has a gradient."""
+
+    def one(name: str, values: Array) -> jax.Array:
+        return jnp.where(mask, values, 0).max() if name.endswith("_max") else masked_sum(values, mask)
+
+    return jax.lax.stop_gradient({name: one(name, x) for name, x in values.items()})
 
 
 def denominator(settings: GRPOSection, tokens: int, sequences: int, max_new_tokens: int) -> int:

@@ -122,7 +122,7 @@ def _decays(parameters: nnx.State) -> nnx.State:
 
     By what a parameter is declared to be: its spec names the axes of one layer, whereas stacked norms have two.
     """
-    return map_with_spec(lambda _, spec: len(spec) > 1, parameters)
+    return map_with_spec(lambda leaf, spec: (len(spec) or leaf.ndim) > 1, parameters)
 
 
 def _is_of_layers(parameters: nnx.State) -> nnx.State:

@@ -1,7 +1,7 @@
 """The actor of a player: the function from views to moves that PPO trains, and its computation in chunks."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 import jax
@@ -16,14 +16,11 @@ from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.state import State
 from rl.config import extensions
 from rl.config.choices import PlayerReward
-from rl.config.sections import PPOSection
 
-MAX_NORM = 0.5
-"""Largest norm of a gradient."""
 _NEVER = -1e9
 
 
-class Actor(Protocol):
+class Actor(Hashable, Protocol):
     """The static half of who plays: hashable, so that equal actors share their programs.
 
     **What you write**: the members below, and a subclass of `PlayerStudent` that makes, restores and saves parameters.
@@ -32,10 +29,14 @@ class Actor(Protocol):
     a check of what PPO requires (`jaxlake.testing.check_actor`).
 
     Attributes:
+      episode_steps: steps after which a play is over.
       observe: function from the ``State`` of an environment to a pytree of arrays ``[agents, ...]``, the view.
       chunk: number of decisions that are computed at once, those of absent agents and of boards that are over left
         out; None: all in one, whoever is absent, which is faster where a decision costs next to nothing.
     """
+
+    @property
+    def episode_steps(self) -> int: ...
 
     @property
     def observe(self) -> Callable[[State], Any]: ...
@@ -53,34 +54,38 @@ class Actor(Protocol):
         """
         ...
 
-    def make_optimizer(self, settings: PPOSection) -> optax.GradientTransformation:
-        """Return the optimizer of the parameters, with the gradient's norm bounded by `MAX_NORM`."""
+    def adapt(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+        """Return the optimizer as it is used on the parameters; most actors return it as it is."""
         ...
 
 
 REWARDS = {PlayerReward.SPARSE: rewards.sparse, PlayerReward.COST: rewards.cost, PlayerReward.SHAPED: rewards.shaped()}
 
 
-def lake_of(actor: Actor, settings: PPOSection | None) -> Lake:
+def lake_of(actor: Actor, reward: PlayerReward | str | None) -> Lake:
     """Return the rules that an actor plays by: who enters a hole or a conflict ends the episode, as in a plan.
 
     Args:
-      settings: settings of the training, with the reward; None where nobody learns.
+      reward: the setting `student.reward`; None where nobody learns.
 
     Raises:
       ConfigError: if the reward names no function.
     """
     lake = Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=actor.observe)
-    if settings is None:
+    if reward is None:
         return lake
-    kind = settings.reward
-    reward = extensions.find("student.ppo.reward", kind) if extensions.is_own(kind) else REWARDS[PlayerReward(kind)]
-    return dataclasses.replace(lake, reward=reward)
+    own = extensions.find("student.reward", reward) if extensions.is_own(reward) else REWARDS[PlayerReward(reward)]
+    return dataclasses.replace(lake, reward=own)
 
 
 def log_probabilities(logits: Array, legal: Array) -> Array:
     """Return the log-probabilities ``[..., 5]`` of the actions, of which the illegal ones have none."""
     return jax.nn.log_softmax(jnp.where(legal, logits, _NEVER))
+
+
+def of_action(log_probabilities: Array, action: Array) -> Array:
+    """Return the log-probabilities ``[...]`` of the actions that were taken."""
+    return jnp.take_along_axis(log_probabilities, action[..., None], axis=-1)[..., 0]
 
 
 def decide(actor: Actor, parameters: Any, frozen: Any, view: Any, legal: Array, wanted: Array) -> tuple[Array, Array]:

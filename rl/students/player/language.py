@@ -22,7 +22,7 @@ from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
 from jaxlake.record import Array
 from jaxlake.types import Instance
-from rl.config import Config, ConfigError, PPOSection, TurnsSection
+from rl.config import Config, ConfigError, StudentSection
 from rl.judge.validation import validate
 from rl.learn import grpo, sft
 from rl.learn.grpo.optimizer import make_optimizer
@@ -33,13 +33,14 @@ from rl.model.tokenizer import check_fit
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState, restore
+from rl.run.state import TrainState, needs_reference, restore
 from rl.run.tracking import Display
 from rl.students.base import Program
-from rl.students.player import ppo
-from rl.students.player.actor import MAX_NORM, lane, lanes, log_probabilities
+from rl.students.player import rollout as rollouts
+from rl.students.player.actor import lane, lanes, log_probabilities
+from rl.students.player.learner import Learner
 from rl.students.player.play import Player, play
-from rl.students.player.student import PlayerStudent
+from rl.students.player.student import PlayerStudent, make_trainer
 from rl.students.player.views import MOVES, Prompt, in_words, properties
 from rl.students.writer import Writer
 
@@ -62,6 +63,7 @@ class LanguageActor:
     prompt: Prompt
     chunk: int
     first: int | None
+    episode_steps: int
     observe: view.View = view.View()
 
     def forward(self, parameters: Any, frozen: nnx.State, views: Array, legal: Array) -> tuple[Array, Array]:
@@ -73,13 +75,14 @@ class LanguageActor:
             hidden = jnp.take_along_axis(hidden, jnp.sum(valid, axis=1)[:, None, None] - 1, axis=1)
         hidden = hidden[:, -1].astype(jnp.float32)
         moves = model.head[np.array(self.prompt.moves)].astype(jnp.float32)
-        value = hidden @ parameters["value"]["w"] + parameters["value"]["b"]
+        value = jnp.zeros(len(hidden))
+        if "value" in parameters:
+            value = hidden @ parameters["value"]["w"] + parameters["value"]["b"]
         return log_probabilities(hidden @ moves.T, legal), value
 
-    def make_optimizer(self, settings: PPOSection) -> optax.GradientTransformation:
-        """Return Adam with the gradient's norm bounded; phrases of the vocabulary learn by their properties."""
-        adam = optax.chain(optax.clip_by_global_norm(MAX_NORM), optax.adam(settings.learning_rate, eps=1e-5))
-        return adam if self.first is None else _by_properties(adam, self.first)
+    def adapt(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+        """Return the optimizer as it is, but phrases of the vocabulary learn by their properties."""
+        return optimizer if self.first is None else _by_properties(optimizer, self.first)
 
 
 def _by_properties(inner: optax.GradientTransformation, first: int) -> optax.GradientTransformation:
@@ -93,7 +96,7 @@ def _by_properties(inner: optax.GradientTransformation, first: int) -> optax.Gra
         weight = tree["model"]["embed_tokens"]["weight"]
         rows = weight[...]
         model = nnx.merge_state(tree["model"], nnx.State({"embed_tokens": {"weight": weight.replace(rows[:first])}}))
-        return {"model": model, "value": tree["value"], "properties": table.T @ rows[first : first + len(table)]}
+        return tree | {"model": model, "properties": table.T @ rows[first : first + len(table)]}
 
     def join(tree: Any, like: Any) -> Any:
         weight = tree["model"]["embed_tokens"]["weight"]
@@ -101,17 +104,17 @@ def _by_properties(inner: optax.GradientTransformation, first: int) -> optax.Gra
         left = like["model"]["embed_tokens"]["weight"][...].shape[0] - len(rows)
         rows = jnp.pad(rows, ((0, left), (0, 0)))
         model = nnx.merge_state(tree["model"], nnx.State({"embed_tokens": {"weight": weight.replace(rows)}}))
-        return {"model": model, "value": tree["value"]}
+        return {name: part for name, part in tree.items() if name != "properties"} | {"model": model}
 
     def update(gradient: Any, state: optax.OptState, parameters: Any) -> tuple[Any, optax.OptState]:
-        updates, state = inner.update(split(gradient), state)
+        updates, state = inner.update(split(gradient), state, split(parameters))
         return join(updates, gradient), state
 
     return optax.GradientTransformation(lambda parameters: inner.init(split(parameters)), update)
 
 
 def make_actor(
-    policy: Policy, settings: TurnsSection, parameters: nnx.State, key: jax.Array
+    policy: Policy, student: StudentSection, parameters: nnx.State, key: jax.Array
 ) -> tuple[LanguageActor, Policy, nnx.State]:
     """Return the actor, and policy and parameters with a token for each phrase if the settings ask for such.
 
@@ -121,11 +124,11 @@ def make_actor(
     Raises:
       ConfigError: if the tokenizer has no single token for a move, or the settings do not go together.
     """
-    tokenizer = policy.tokenizer
+    tokenizer, settings, steps = policy.tokenizer, student.turns, student.episode_steps
     if not settings.tokens:
         prompt = in_words(tokenizer)
         check_fit([(0,) * prompt.length], policy.text.max_prompt_tokens, "text.max_prompt_tokens")
-        return LanguageActor(policy.graph, prompt, settings.chunk, None), policy, parameters
+        return LanguageActor(policy.graph, prompt, settings.chunk, None, steps), policy, parameters
     if policy.shape.lora is not None:
         raise ConfigError(
             "student.turns.tokens = true: must be false with adapters, which leave the embedding of new tokens as it is"
@@ -147,7 +150,7 @@ def make_actor(
         after=(),
         moves=tuple(ids[move] for move in MOVES),  # type: ignore[misc]
     )
-    return LanguageActor(policy.graph, prompt, settings.chunk, ids[phrases[0]]), policy, parameters
+    return LanguageActor(policy.graph, prompt, settings.chunk, ids[phrases[0]], steps), policy, parameters
 
 
 def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> tuple[Policy, nnx.State]:
@@ -187,19 +190,22 @@ class LanguageState(TrainState):
     same numbers, and the steps that are left are logged.
     """
 
-    value: dict[str, jax.Array]
-
     @property
-    def learner(self) -> ppo.Learner:
-        """What PPO trains, one lane; in the rounds."""
-        parameters = {"model": lora.split(self.parameters)[0], "value": self.value}
-        return jax.tree.map(lambda x: x[None], ppo.Learner(parameters=parameters, optimizer=self.optimizer_state))
+    def learner(self) -> Learner:
+        """What is trained, one lane; in the rounds."""
+        parameters = tree_of(lora.split(self.parameters)[0], self.value)
+        return jax.tree.map(lambda x: x[None], Learner(parameters=parameters, optimizer=self.optimizer_state))
 
     @learner.setter
-    def learner(self, learner: ppo.Learner) -> None:
+    def learner(self, learner: Learner) -> None:
         alone = lane(learner, 0)
         self.parameters = nnx.merge_state(alone.parameters["model"], lora.split(self.parameters)[1])
-        self.value, self.optimizer_state = alone.parameters["value"], alone.optimizer
+        self.value, self.optimizer_state = alone.parameters.get("value"), alone.optimizer
+
+
+def tree_of(trained: nnx.State, value: dict[str, jax.Array] | None) -> dict[str, Any]:
+    """Return an actor's parameters: what is trained of the model's, and the value head if there is one."""
+    return {"model": trained} if value is None else {"model": trained, "value": value}
 
 
 class LanguagePlayer(PlayerStudent[LanguageState], Writer):
@@ -221,9 +227,10 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         key = make_key(config.seed, Purpose.PARAMETERS)
         policy, parameters = Policy.create(config, key)
         self.actor, self.policy, self._parameters = make_actor(
-            policy, config.student.turns, parameters, jax.random.fold_in(key, 1)
+            policy, config.student, parameters, jax.random.fold_in(key, 1)
         )
-        self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: PPO"
+        self.trainer = make_trainer(config, self.actor, self.who)
+        self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: {self.trainer.name}"
 
     @staticmethod
     def programs(config: Config, mesh: Mesh) -> list[Program]:
@@ -231,14 +238,19 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
 
         They are an update and the play of the validation boards; see `rl.students.programs`.
         """
-        settings, kinds, count = config.student.ppo, config.all_kinds, config.rounds.instances
+        student, kinds, count = config.student, config.all_kinds, config.rounds.instances
         shape, graph, parameters = abstract_model(config.model, mesh)
         trained, frozen = lora.split(parameters)
         prompt = Prompt.of_length(config.text.max_prompt_tokens)
-        actor = LanguageActor(graph, prompt, config.student.turns.chunk, None)
-        tree = {"model": trained, "value": jax.eval_shape(lambda: first_value(shape.hidden_size))}
-        alone = ppo.Learner(parameters=tree, optimizer=jax.eval_shape(actor.make_optimizer(settings).init, tree))
+        actor = LanguageActor(graph, prompt, student.turns.chunk, None, student.episode_steps)
+        value = jax.eval_shape(lambda: first_value(shape.hidden_size)) if config.by_ppo else None
+        trainer, tree = make_trainer(config, actor, LanguagePlayer.who), tree_of(trained, value)
+        alone = Learner(parameters=tree, optimizer=jax.eval_shape(trainer.optimizer.init, tree))
         learner = sharding.abstract(jax.eval_shape(lambda learner: lanes([learner]), alone), mesh)
+        reference: Any = ()
+        if needs_reference(config):
+            copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
+            reference = sharding.abstract(copied, mesh)
         side, agents = max(kind.size for kind in kinds), max(kind.num_agents for kind in kinds)
 
         def boards(count: int) -> Instance:
@@ -248,30 +260,36 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
             return sharding.abstract(levels, mesh)
 
         keys, optima = jax.random.split(seed_key(0), (1, 1)), np.zeros((1, count), np.int32)
-        bank = sharding.abstract(jax.eval_shape(lambda levels: ppo.make_bank(settings, levels), boards(count)), mesh)
-        playing = sharding.abstract(jax.eval_shape(lambda: ppo.begin_round(actor, settings, bank, keys[0])), mesh)
-        update = functools.partial(ppo.update.lower, actor, settings, frozen, learner, playing, bank, optima, keys)
+        bank = jax.eval_shape(lambda levels: rollouts.make_bank(student, levels), boards(count))
+        bank = sharding.abstract(bank, mesh)
         held_out = boards(config.validation.instances)
-        plays = functools.partial(play.lower, actor, settings, frozen, learner.parameters, held_out, keys[0], False)
+        plays = functools.partial(play.lower, actor, frozen, learner.parameters, held_out, keys[0], False)
         return [
-            Program("update", update, (frozen, learner, playing)),
-            Program("play, validation", plays, (frozen, learner.parameters), learner.optimizer),
+            *trainer.programs(frozen, learner, reference, bank, optima, mesh),
+            Program("play, validation", plays, (frozen, learner.parameters), (learner.optimizer, reference)),
         ]
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or the first one; draw the boards of the validations."""
         self.frozen = lora.split(self._parameters)[1]
-        value = first_value(self.policy.shape.hidden_size)
-        value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
+        value = None
+        if self.config.by_ppo:
+            value = first_value(self.policy.shape.hidden_size)
+            value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
         begin = functools.partial(self._first_optimizer, value=value)
         restored = restore(self.policy, self._parameters, begin, directory, display, value)
         self.state = LanguageState(**vars(restored))
         del self._parameters
         self.draw_validation(directory, display)
 
-    def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array]) -> optax.OptState:
+    @property
+    def reference(self) -> dict[str, Any] | None:
+        """The model at the start of the rounds, where the run keeps it."""
+        return None if self.state.reference is None else tree_of(self.state.reference, None)
+
+    def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array] | None) -> optax.OptState:
         """Return the optimizer's state where a stage begins."""
-        first, tree = self.actor.make_optimizer(self.settings).init, {"model": trained, "value": value}
+        first, tree = self.trainer.optimizer.init, tree_of(trained, value)
         if stage == "warm_start":
             settings = self.config.warm_start
             first, tree = make_optimizer(settings, settings.steps).init, trained
@@ -318,8 +336,7 @@ def load_player(config: Config, folder: Path) -> Player:
     policy, model = Policy.load(config, folder, key)
     if config.student.turns.tokens and policy.tokenizer.id_of(MOVES[0]) is None:
         raise ConfigError(f"{folder}: must hold a model that played, and its tokenizer lacks the tokens of a view")
-    reader, policy, model = make_actor(policy, config.student.turns, model, key)
+    reader, policy, model = make_actor(policy, config.student, model, key)
     trained, frozen = lora.split(model)
-    value = first_value(policy.shape.hidden_size)  # nobody asks for it here
-    parameters = lanes([{"model": trained, "value": value}])
-    return Player(reader, config.student.ppo, frozen, parameters, policy.identity)
+    parameters = lanes([{"model": trained}])
+    return Player(reader, config.student.environments, frozen, parameters, policy.identity)

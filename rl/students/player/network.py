@@ -14,16 +14,16 @@ from jaxlake import observations
 from jaxlake.record import Array
 from jaxlake.state import State
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action
-from rl.config import Config, ConfigError, NetworkSection, PPOSection
+from rl.config import Config, ConfigError, NetworkSection
 from rl.run.checkpoint import Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.tracking import Display
-from rl.students.player import ppo
-from rl.students.player.actor import MAX_NORM, lane, lanes, log_probabilities
+from rl.students.player.actor import lane, lanes, log_probabilities
+from rl.students.player.learner import Learner
 from rl.students.player.play import Player
-from rl.students.player.student import PlayerStudent
+from rl.students.player.student import PlayerStudent, make_trainer
 
 Parameters = dict[str, dict[str, Array]]
 """Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2`` and ``heads``, float32.
@@ -97,9 +97,9 @@ class NetworkActor:
         """The view of an agent."""
         return Surroundings(self.settings.radius, self.episode_steps)
 
-    def make_optimizer(self, settings: PPOSection) -> optax.GradientTransformation:
-        """Return Adam with the gradient's norm bounded."""
-        return optax.chain(optax.clip_by_global_norm(MAX_NORM), optax.adam(settings.learning_rate, eps=1e-5))
+    def adapt(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+        """Return the optimizer as it is."""
+        return optimizer
 
     def forward(
         self, parameters: Parameters, frozen: None, view: tuple[Array, Array], legal: Array
@@ -114,10 +114,10 @@ class NetworkActor:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def begin(actor: NetworkActor, settings: PPOSection, keys: Array) -> ppo.Learner:
+def begin(actor: NetworkActor, optimizer: optax.GradientTransformation, keys: Array) -> Learner:
     """Return fresh networks, one for each key ``[lanes]``: orthogonal matrices, a nearly uniform policy."""
 
-    def one(key: Array) -> ppo.Learner:
+    def one(key: Array) -> Learner:
         width, features = actor.settings.width, actor.observe.features
         shapes = [(features, width, 2**0.5), (width, width, 2**0.5), (width, len(Action), 0.01), (width, 1, 1.0)]
         hidden_1, hidden_2, policy, value = (
@@ -128,7 +128,7 @@ def begin(actor: NetworkActor, settings: PPOSection, keys: Array) -> ppo.Learner
         parameters: Parameters = {
             name: {"w": matrix, "b": jnp.zeros(matrix.shape[1], jnp.float32)} for name, matrix in layers.items()
         }
-        return ppo.Learner(parameters=parameters, optimizer=actor.make_optimizer(settings).init(parameters))
+        return Learner(parameters=parameters, optimizer=optimizer.init(parameters))
 
     return jax.vmap(one)(keys)
 
@@ -174,7 +174,7 @@ class NetworkState:
       progress: the run's position.
     """
 
-    learner: ppo.Learner
+    learner: Learner
     progress: Progress
 
     def __str__(self) -> str:
@@ -199,10 +199,11 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        self.actor = NetworkActor(config.student.network, config.student.ppo.episode_steps)
-        self._first = begin(self.actor, self.settings, make_key(config.seed, Purpose.PARAMETERS)[None])
+        self.actor = NetworkActor(config.student.network, config.student.episode_steps)
+        self.trainer = make_trainer(config, self.actor, self.who)
+        self._first = begin(self.actor, self.trainer.optimizer, make_key(config.seed, Purpose.PARAMETERS)[None])
         count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
-        self.description = f"Network with {count:,} parameters, PPO on {jax.devices()[0].device_kind}"
+        self.description = f"Network with {count:,} parameters, {self.trainer.name} on {jax.devices()[0].device_kind}"
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or a fresh network; draw the boards of the validations."""
@@ -211,9 +212,14 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
         if snapshot is None:
             self.state = NetworkState(self._first, Progress())
         else:
-            learner = ppo.Learner(parameters=snapshot.arrays["parameters"], optimizer=snapshot.arrays["optimizer"])
+            learner = Learner(parameters=snapshot.arrays["parameters"], optimizer=snapshot.arrays["optimizer"])
             self.state = NetworkState(learner, snapshot.progress)
         self.draw_validation(directory, display)
+
+    @property
+    def reference(self) -> Parameters:
+        """The fresh network, which follows from the seed."""
+        return lane(self._first.parameters, 0)
 
     def save(self, folder: Path) -> None:
         """Write ``network.npz`` and ``network.json``."""
@@ -227,4 +233,4 @@ def load_player(config: Config, folder: Path) -> Player:
       ConfigError: if the folder holds no network.
     """
     actor, parameters = load(folder)
-    return Player(actor, config.student.ppo, None, lanes([parameters]))
+    return Player(actor, config.student.environments, None, lanes([parameters]))

@@ -16,16 +16,16 @@ from jaxlake.record import Array
 from jaxlake.state import Params, State
 from jaxlake.types import ABSENT, STEPS, Check, Instance, Plan, Verdict
 from jaxlake.verify import first_failure, verify
-from rl.config import ConfigError, PPOSection
+from rl.config import ConfigError
 from rl.judge.answers import Answers, Show
 from rl.model.sampler import SamplingParams
 from rl.model.sharding import fingerprint
 from rl.students.player.actor import Actor, decide, lake_of
 
 
-def reset(lake: Lake, settings: PPOSection, bank: LevelBank, place: Array) -> State:
+def reset(lake: Lake, episode_steps: int, bank: LevelBank, place: Array) -> State:
     """Return the levels at `place` at the beginning of their episodes."""
-    params = Params(max_steps=settings.episode_steps)
+    params = Params(max_steps=episode_steps)
 
     def one(index: Array) -> State:
         level, distances = bank.at(index)
@@ -39,10 +39,9 @@ def see(lake: Lake, states: State) -> tuple[Any, Array]:
     return jax.vmap(lake.observe)(states), jax.vmap(lake.legal_actions)(states)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 6))
+@functools.partial(jax.jit, static_argnums=(0, 5))
 def play(
     actor: Actor,
-    settings: PPOSection,
     frozen: Any,
     parameters: Any,
     levels: Instance,
@@ -63,12 +62,12 @@ def play(
       temperature: the log-probabilities are divided by it before one is drawn.
 
     Returns:
-      Plans ``[lanes, levels]`` with room for `settings.episode_steps` steps, and the steps played, int32.
+      Plans ``[lanes, levels]`` with room for `actor.episode_steps` steps, and the steps played, int32.
     """
     lake = lake_of(actor, None)
 
     def one(parameters: Any, levels: Instance, key: Array) -> tuple[Plan, Array]:
-        states = reset(lake, settings, LevelBank(instances=levels, distances=None), jnp.arange(len(levels)))
+        states = reset(lake, actor.episode_steps, LevelBank(instances=levels, distances=None), jnp.arange(len(levels)))
 
         def step(states: State, key: Array) -> tuple[State, Array]:
             wanted = (states.positions != ABSENT) & ~states.done[:, None]
@@ -79,7 +78,7 @@ def play(
             cells = jnp.where(states.done[:, None], ABSENT, cells)
             return jax.vmap(lake.step)(states, action)[0], cells
 
-        last, cells = jax.lax.scan(step, states, jax.random.split(key, settings.episode_steps))
+        last, cells = jax.lax.scan(step, states, jax.random.split(key, actor.episode_steps))
         paths = jnp.concatenate([levels.starts[None], cells]).transpose(1, 2, 0)
         plan = Plan(
             parsable=jnp.ones(len(levels), bool),
@@ -103,13 +102,13 @@ class Player:
 
     Attributes:
       actor: the static half of who plays.
-      settings: the settings of its training, of which playing needs the length of an episode alone.
+      rows: plays at once.
       frozen, parameters: what was not trained, and what was; one lane.
       about: plain values that affect its moves, beside the parameters.
     """
 
     actor: Actor
-    settings: PPOSection
+    rows: int
     frozen: Any
     parameters: Any
     about: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -119,12 +118,7 @@ class Player:
     def identity(self) -> dict[str, Any]:
         """The parameters' digest, the length of an episode, and what else affects the moves."""
         digest = fingerprint((self.parameters, self.frozen))
-        return {"parameters": digest, "episode_steps": self.settings.episode_steps, **self.about}
-
-    @property
-    def rows(self) -> int:
-        """Plays at once."""
-        return self.settings.environments
+        return {"parameters": digest, "episode_steps": self.actor.episode_steps, **self.about}
 
     @property
     def prompt(self) -> Callable[[Instance], str]:
@@ -148,9 +142,7 @@ class Player:
             draws = jax.random.fold_in(key, number + (not greedy))
             draws = jax.random.fold_in(draws, first) if first else draws
             heat = sampling.temperature or 1.0
-            plays.append(
-                play(self.actor, self.settings, self.frozen, self.parameters, levels, draws[None], greedy, heat)
-            )
+            plays.append(play(self.actor, self.frozen, self.parameters, levels, draws[None], greedy, heat))
             show(len(boards.size) * (number + 1))
 
         def side_by_side(*plays: Array) -> np.ndarray:

@@ -9,24 +9,29 @@ import jax.numpy as jnp
 import numpy as np
 
 from engineer import evidence as evidence_
-from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
-from engineer.evidence.answers import count_groups, standard_error
+from engineer.evidence import TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, pool
 from jaxlake.kinds import Kind
 from jaxlake.types import Instance
 from jaxlake.verify import verify
 from rl.config import Config, ConfigError, RunError, extensions
-from rl.config.choices import PlayerReward
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
 from rl.model.sampler import SamplingParams
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key, make_round_key
 from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display, Stopwatch
-from rl.students.player import ppo
-from rl.students.player.actor import Actor, lane, lanes
+from rl.students.player.actor import Actor
+from rl.students.player.grpo import GRPO
+from rl.students.player.learner import Learner, Trained, Trainer
 from rl.students.player.play import Player, play
+from rl.students.player.ppo import PPO
+
+
+def make_trainer(config: Config, actor: Actor, who: str) -> Trainer:
+    """Return what trains an actor as the settings ask."""
+    return (PPO if config.by_ppo else GRPO)(config, actor, who)
 
 
 class PlayerState(RunState, Protocol):
@@ -36,7 +41,7 @@ class PlayerState(RunState, Protocol):
       learner: what PPO trains, one lane.
     """
 
-    learner: ppo.Learner
+    learner: Learner
 
 
 StateT = TypeVar("StateT", bound=PlayerState)
@@ -59,6 +64,7 @@ class PlayerStudent(Generic[StateT]):
     """
 
     actor: Actor
+    trainer: Trainer
     frozen: Any = None
     state: StateT
     description: str
@@ -68,23 +74,17 @@ class PlayerStudent(Generic[StateT]):
     def __init__(self, config: Config):
         if jax.process_count() > 1:
             raise ConfigError("student.kind = player learns in one process; start it without --processes")
-        self.config, self.settings = config, config.student.ppo
-        if extensions.is_own(reward := self.settings.reward):  # now, and not after the warm start
-            extensions.find("student.ppo.reward", reward)
+        self.config = config
+        if extensions.is_own(reward := config.student.reward):  # now, and not after the warm start
+            extensions.find("student.reward", reward)
         self.validation: Dataset
         self._validation_key: jax.Array
         self._has_stock = pool.covers(config.all_kinds)
 
     @property
     def training_summary(self) -> str:
-        """PPO as the settings have it, in words."""
-        settings = self.settings
-        return (
-            f"PPO of {self.who}, {settings.updates} updates a round of {settings.environments} "
-            f"boards and {settings.rollout_steps} steps each, learning rate {settings.learning_rate:g}, at most "
-            f"{settings.episode_steps} steps an episode. {_reward_in_words(settings.reward)} "
-            f"{self.config.rounds.instances} boards a round."
-        )
+        """The learning as the settings have it, in words."""
+        return self.trainer.summary
 
     def draw_validation(self, directory: RunDirectory, display: Display) -> None:
         """Draw the boards of the validations."""
@@ -144,49 +144,50 @@ class PlayerStudent(Generic[StateT]):
           RunError: if the loss of an update is not finite; the state stays that of before the round.
           Interrupted: where a signal asks for it.
         """
-        settings, progress, watch = self.settings, self.state.progress, Stopwatch()
-        k = progress.round
-        recorder.display.stage(f"round {k}: PPO", settings.updates)
+        progress, watch, trainer = self.state.progress, Stopwatch(), self.trainer
+        k, updates = progress.round, trainer.student.updates
+        recorder.display.stage(f"round {k}: {trainer.name}", updates)
         recorder.meter.read()  # what design and boards compiled is not the first step's
-        check = recorder.with_stop_check(lambda done: recorder.display.within(f"updates {done}/{settings.updates}"))
-        learner, played, metrics = self._train_lanes([boards], [make_key(self.config.seed, Purpose.ROLLOUT, k)], check)
-        rows = {name: np.asarray(values)[0] for name, values in metrics.items()}
+        check = recorder.with_stop_check(lambda done: recorder.display.within(f"updates {done}/{updates}"))
+        trained = self._train_lanes([boards], [make_key(self.config.seed, Purpose.ROLLOUT, k)], check)
+        rows = {name: values[0] for name, values in trained.metrics.items()}
         if not np.isfinite(rows["loss"]).all():
             bad = int(np.argmin(np.isfinite(rows["loss"])))
             recorder.save()
             raise RunError(
-                f"round {k}: the loss of update {bad + 1} of {settings.updates} is not finite; a smaller "
-                f"student.ppo.learning_rate than {settings.learning_rate:g} may help; the {self.config.student.actor} "
-                "before the round is saved"
+                f"round {k}: the loss of update {bad + 1} of {updates} is not finite; a smaller {trainer.rate} may "
+                f"help; the {self.config.student.actor} before the round is saved"
             )
         watch.lap("update")
-        seconds = {"update": watch.seconds["update"] / settings.updates}
-        seconds["environment_steps_per_second"] = settings.environments * settings.rollout_steps / seconds["update"]
-        for update in range(progress.step, settings.updates):
+        seconds = {"update": watch.seconds["update"] / updates}
+        seconds["environment_steps_per_second"] = trained.steps / watch.seconds["update"]
+        for update in range(progress.step, updates):
             row = {name: float(values[update]) for name, values in rows.items()}
             status = f"valid {row['valid']:.0%} optimal {row['optimal']:.0%}"
-            recorder.step_done({"phase": "round"} | row, seconds, status, settings.updates + 1)
-        self.state.learner = learner
-        return _training_evidence(jax.tree.map(np.asarray, lane(played, 0)), boards, requested)
+            recorder.step_done({"phase": "round"} | row, seconds, status, updates + 1)
+        self.state.learner = trained.learner
+        return TrainingEvidence(trained.evidence(0), evidence_.environment(boards, requested))
+
+    @property
+    def reference(self) -> Any:
+        """The actor's parameters at the start of the rounds, if the divergence from these is in the loss."""
+        raise NotImplementedError
 
     def _train_lanes(
         self, boards: Sequence[Dataset], keys: Sequence[jax.Array], check: Callable[[int], None] | None = None
-    ) -> tuple[ppo.Learner, ppo.Played, dict[str, jax.Array]]:
-        """Train a copy of the actor, as it is, on each of several sets of boards; see `ppo.train_round`."""
+    ) -> Trained:
+        """Train a copy of the actor, as it is, on each of several sets of boards; see `Trainer`."""
         learner = jax.tree.map(lambda x: jnp.repeat(x, len(boards), axis=0), self.state.learner)
-        levels = lanes([part.instances for part in boards])
-        optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
-        stacked = jnp.stack(list(keys))
-        return ppo.train_round(self.actor, self.settings, self.frozen, learner, levels, optima, stacked, check)
+        return self.trainer.train_round(self.frozen, learner, self.reference, boards, jnp.stack(list(keys)), check)
 
     exploration = SamplingParams()
     """The sampling of the moves that it is trained on."""
 
     def answerer(self) -> Player:
         """Return who plays boards with the current parameters."""
-        return Player(self.actor, self.settings, self.frozen, self.state.learner.parameters)
+        return Player(self.actor, self.config.student.environments, self.frozen, self.state.learner.parameters)
 
-    def branch(self, designs: Sequence[LakeConfig], repeats: int, key: jax.Array) -> ppo.Learner:
+    def branch(self, designs: Sequence[LakeConfig], repeats: int, key: jax.Array) -> Learner:
         """Train branches of one round on each design, all in one program; the state stays as it is.
 
         Repeats of one number share their keys over all designs, so that designs are compared on common random numbers.
@@ -209,12 +210,12 @@ class PlayerStudent(Generic[StateT]):
                 board_key, train_key = jax.random.split(jax.random.fold_in(key, repeat))
                 boards.append(self.draw(design, board_key, self.config.rounds.instances))
                 keys.append(train_key)
-        learner, _, metrics = self._train_lanes(boards, keys)
-        if not np.isfinite(np.asarray(metrics["loss"])).all():
-            raise RunError("the loss of a branch is not finite; a smaller student.ppo.learning_rate may help")
-        return learner
+        trained = self._train_lanes(boards, keys)
+        if not np.isfinite(trained.metrics["loss"]).all():
+            raise RunError(f"the loss of a branch is not finite; a smaller {self.trainer.rate} may help")
+        return trained.learner
 
-    def valid_shares(self, learner: ppo.Learner, boards: Dataset, samples: int) -> np.ndarray:
+    def valid_shares(self, learner: Learner, boards: Dataset, samples: int) -> np.ndarray:
         """Let all lanes play boards with common keys; return the share of plays that are valid, ``[lanes, boards]``."""
         lanes = len(jax.tree.leaves(learner.parameters)[0])
         levels, optima = jax.tree.map(
@@ -224,7 +225,7 @@ class PlayerStudent(Generic[StateT]):
         valid = []
         for number in range(1, 1 + samples):
             keys = jnp.repeat(jax.random.fold_in(key, number)[None], lanes, axis=0)
-            plans, _ = play(self.actor, self.settings, self.frozen, learner.parameters, levels, keys, False)
+            plans, _ = play(self.actor, self.frozen, learner.parameters, levels, keys, False)
             valid.append(np.asarray(verify(levels, plans, optima, objective=self.config.lake.objective).valid))
         return np.mean(valid, axis=0)
 
@@ -233,7 +234,7 @@ class PlayerStudent(Generic[StateT]):
         display.stage(f"round {self.state.progress.round}: {len(designs)} branches", 1)
         return self.scores(self.branch(designs, 1, key))
 
-    def scores(self, learner: ppo.Learner) -> np.ndarray:
+    def scores(self, learner: Learner) -> np.ndarray:
         """Return how good each lane is, float ``[lanes]``.
 
         That is the valid share on the validation boards and, so that designs can be told apart before any of these is
@@ -244,45 +245,3 @@ class PlayerStudent(Generic[StateT]):
         if self.other_boards is not None:
             scores = scores + OTHER_KINDS_WEIGHT * self.valid_shares(learner, self.other_boards, samples).mean(axis=1)
         return scores
-
-
-def _reward_in_words(reward: str) -> str:
-    return "Reward 1 when all agents have arrived, else 0." if reward == PlayerReward.SPARSE else f"Reward {reward}."
-
-
-def _training_evidence(played: ppo.Played, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-    """Return the rows of a round's episodes from the numbers of its boards."""
-    kinds = sorted(set(boards.kinds.tolist()))
-    rows = [_training_row(kind, played[boards.kinds == kind]) for kind in kinds]
-    return TrainingEvidence(tuple(row for row in rows if row is not None), evidence_.environment(boards, requested))
-
-
-def _training_row(kind: Kind, played: ppo.Played) -> KindEvidence | None:
-    """Return the row of a kind from the numbers of its levels; None if none of its episodes ended."""
-    seen = played.episodes > 0
-    episodes, solved = int(played.episodes.sum()), int(played.solved.sum())
-    if not episodes:
-        return None
-    shares = played.solved[seen] / played.episodes[seen]
-    failures = {
-        "hole_free": int(played.holes.sum()),
-        "conflict_free": int(played.conflicts.sum()),
-        "goal_reached": int(played.late.sum()),
-    }
-    first = {check: failures.get(check, 0) for check in CHECKS}
-    lengths = played.steps[seen] / played.episodes[seen]
-    return KindEvidence(
-        kind=kind,
-        n=episodes,
-        valid=solved,
-        optimal=int(played.optimal.sum()),
-        first_failures=first,
-        any_failures=first | {"goal_reached": episodes - solved},
-        sampled_valid=solved / episodes,
-        sampled_se=standard_error(shares),
-        **count_groups(shares),
-        answer_tokens=float(played.steps.sum()) / episodes,
-        answer_tokens_se=standard_error(lengths),
-        truncated=failures["goal_reached"],
-        advantage=float(played.advantage.sum() / max(int(played.played.sum()), 1)),
-    )

@@ -1,0 +1,352 @@
+"""GRPO of a player: plays of one board are a group, and a play's worth against its group's is each move's advantage.
+
+No value is learned. Advantages and loss are those of plans (`rl.learn.grpo`), with a decision in a token's place.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
+
+from jaxlake.arguments import seed_key
+from jaxlake.generate import Dataset
+from jaxlake.levels import LevelBank
+from jaxlake.record import Array, Record, record
+from jaxlake.types import ABSENT, Instance
+from rl.config import Config, GRPOSection, StudentSection
+from rl.config.choices import Aggregation
+from rl.learn import grpo
+from rl.learn.grpo.optimizer import make_optimizer
+from rl.model import sharding
+from rl.students.base import Program
+from rl.students.player import rollout as rollouts
+from rl.students.player.actor import Actor, decide, lake_of, lane, log_probabilities, of_action
+from rl.students.player.learner import Learner, Trained, make_passes, over_chunks
+from rl.students.player.rollout import Played, Rollout
+
+
+class GRPO:
+    """A `rl.students.player.learner.Trainer`: Group Relative Policy Optimization as the settings have it.
+
+    In each of `student.updates` updates a round, `student.environments` boards are played side by side, `grpo.samples`
+    of them the same one, for `student.rollout_steps` steps, and on to the end of each play.
+    """
+
+    name, rate = "GRPO", "grpo.learning_rate"
+
+    def __init__(self, config: Config, actor: Actor, who: str):
+        self.actor, self.student, self.settings = actor, config.student, config.grpo
+        self.optimizer = _optimizer(
+            actor, config.grpo, config.rounds.count * self.student.updates * config.grpo.updates
+        )
+        student, settings = self.student, self.settings
+        self.summary = (
+            f"GRPO of {who}, {student.updates} updates a round of {student.environments} boards and "
+            f"{student.rollout_steps} steps each, {settings.samples} plays of a board side by side, temperature "
+            f"{settings.temperature:g}, learning rate {settings.learning_rate:g} ({settings.schedule}), advantage "
+            f"{settings.advantage}, loss {settings.aggregation}, clip {settings.clip_low:g} and "
+            f"{settings.clip_high:g}, at most {actor.episode_steps} steps an episode. "
+            f"{rollouts.reward_in_words(student.reward)} {config.rounds.instances} boards a round."
+        )
+
+    def programs(
+        self, frozen: Any, learner: Learner, reference: Any, bank: LevelBank, optima: Array, mesh: Mesh
+    ) -> list[Program]:
+        """List the programs of an update; see `Trainer`."""
+        actor, settings, keys = self.actor, self.settings, jax.random.split(seed_key(0), 1)
+        playing = self.student, settings, frozen, learner.parameters, bank, optima, keys
+        rollout = sharding.abstract(jax.eval_shape(functools.partial(collect, actor, *playing[:2]), *playing[2:]), mesh)
+        played = sharding.abstract(jax.eval_shape(lambda: jax.vmap(lambda _: rollouts.no_plays(len(bank)))(keys)), mesh)
+        number = jax.ShapeDtypeStruct(rollout.present.shape, jnp.float32, sharding=rollout.value.sharding)
+        against = {"model": reference} if settings.kl_coefficient > 0 else None
+        learns = frozen, against, learner, played, rollout, number, number, keys
+        return [
+            Program(
+                "rollout",
+                functools.partial(collect.lower, actor, *playing),
+                playing[2:5],
+                (learner.optimizer, reference),
+            ),
+            Program(
+                "update",
+                functools.partial(update.lower, actor, settings, self.optimizer, *learns),
+                (frozen, against, learner, rollout),
+                () if against else reference,
+            ),
+        ]
+
+    def train_round(
+        self,
+        frozen: Any,
+        learner: Learner,
+        reference: Any,
+        boards: Sequence[Dataset],
+        keys: Array,
+        check: Callable[[int], None] | None = None,
+    ) -> Trained:
+        """Train every lane's actor; see `Trainer`."""
+        levels, optima = rollouts.stacked(boards)
+        learner, played, metrics = train_round(
+            self.actor,
+            self.student,
+            self.settings,
+            self.optimizer,
+            frozen,
+            reference,
+            learner,
+            levels,
+            optima,
+            keys,
+            check,
+        )
+        counts = jax.tree.map(np.asarray, played)
+        return Trained(
+            learner=learner,
+            metrics=metrics,
+            steps=float(metrics["environment_steps"][0].sum()),
+            evidence=lambda number: rollouts.evidence_rows(lane(counts, number), boards[number].kinds),
+        )
+
+
+def train_round(
+    actor: Actor,
+    student: StudentSection,
+    settings: GRPOSection,
+    optimizer: optax.GradientTransformation,
+    frozen: Any,
+    reference: Any,
+    learner: Learner,
+    levels: Instance,
+    optima: Array,
+    keys: Array,
+    check: Callable[[int], None] | None = None,
+) -> tuple[Learner, Played, dict[str, np.ndarray]]:
+    """Train every lane's actor on its levels for `student.updates` updates; see `ppo.train_round`.
+
+    Args:
+      optimizer: as the learner's state is of.
+      reference: parameters of one lane that the divergence is measured from; None where it is not.
+      check: called after each update, with their number; may raise.
+    """
+    bank, rows = rollouts.make_bank(student, levels), list[dict[str, Array]]()
+    played = jax.vmap(lambda _: rollouts.no_plays(optima.shape[1]))(keys)
+    for number in range(student.updates):
+        both = jax.vmap(lambda key, number=number: jax.random.split(jax.random.fold_in(key, number)))(keys)
+        play_keys, order_keys = jnp.moveaxis(both, 1, 0)
+        rollout = collect(actor, student, settings, frozen, learner.parameters, bank, optima, play_keys)
+        facts: Any = zip(*jax.device_get((rollout.reward, rollout.done, rollout.present)), strict=True)
+        found = [advantages(settings, *of_lane, actor.episode_steps) for of_lane in facts]
+        advantage, weight = (np.stack(part) for part in zip(*found, strict=True))
+        learner, played, metrics = update(
+            actor, settings, optimizer, frozen, reference, learner, played, rollout, advantage, weight, order_keys
+        )
+        rows.append(jax.device_get(metrics))
+        if check is not None:
+            check(number + 1)
+    return learner, played, jax.tree.map(lambda *x: np.stack(x, axis=1), *rows)
+
+
+@functools.cache
+def _optimizer(actor: Actor, settings: GRPOSection, updates: int) -> optax.GradientTransformation:
+    """Return the optimizer that plans have, as the actor takes it; one object for equal arguments."""
+    return actor.adapt(make_optimizer(settings, updates))
+
+
+def advantages(
+    settings: GRPOSection, reward: np.ndarray, done: np.ndarray, present: np.ndarray, episode_steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the advantages of decisions, and their weights in the loss, of a rollout of groups.
+
+    A play is worth the sum of an agent's rewards, and is compared with what the same agent got in the other plays of
+    its group: those of the same number in the `grpo.samples` environments side by side. A group may lack plays, as
+    each environment goes at its own pace. What a rollout cuts off is worth nothing that is known, and has no weight.
+
+    With `grpo.gae_lambda` below 1 a play's advantage fades with the steps from a move to the play's end. That is
+    generalised advantage estimation (Schulman et al. 2016) where every state of a play is worth its group's mean.
+
+    Args:
+      reward: float ``[time, environments, agents]``.
+      done: bool ``[time, environments]``, whether a play ended with the step.
+      present: bool ``[time, environments, agents]``, whether it is a decision at all.
+      episode_steps: most steps of a play.
+
+    Returns:
+      Both float32 ``[time, environments, agents]``. The weights of all decisions that count add up to 1, less those
+      that have no gradient: of these the weight is 0.
+    """
+    steps, environments, agents = present.shape
+    number = np.cumsum(done, axis=0) - done  # of a play in its environment
+    play = number * environments + np.arange(environments)  # [time, environments]
+    plays = (int(number.max()) + 1) * environments
+    ended = np.zeros(plays, bool)
+    ended[play[done]] = True
+    mask = present & ended[play][..., None]
+
+    each = play[..., None] * agents + np.arange(agents)  # of a play and an agent
+    worth = np.bincount(each.ravel(), np.where(mask, reward, 0).ravel(), plays * agents)
+    counts = np.flatnonzero(np.bincount(each[mask], minlength=plays * agents))
+    group = np.arange(plays) // environments * environments + np.arange(plays) % environments // settings.samples
+    group = (group[:, None] * agents + np.arange(agents)).ravel()
+    of_play = np.zeros(plays * agents, np.float32)
+    of_play[counts] = grpo.advantages(worth[counts].astype(np.float32), group[counts], settings.advantage)
+
+    left, to_end = np.zeros(done.shape, np.int32), np.zeros(environments, np.int32)
+    for time in reversed(range(steps)):
+        left[time] = to_end = np.where(done[time], 0, to_end + 1)
+    advantage = np.where(mask, of_play[each] * np.float32(settings.gae_lambda) ** left[..., None], 0)
+
+    lengths = np.bincount(play.ravel(), mask.sum(axis=-1).ravel(), plays)
+    total = grpo.denominator(settings, int(mask.sum()), int((lengths > 0).sum()), episode_steps * agents)
+    weight = mask / max(total, 1)
+    if settings.aggregation is Aggregation.SEQUENCE_MEAN:
+        weight /= np.maximum(lengths[play], 1)[..., None]
+    if settings.needs_advantage:
+        weight = np.where(advantage != 0, weight, 0)
+    return advantage.astype(np.float32), weight.astype(np.float32)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def collect(
+    actor: Actor,
+    student: StudentSection,
+    settings: GRPOSection,
+    frozen: Any,
+    parameters: Any,
+    bank: LevelBank,
+    optima: Array,
+    keys: Array,
+) -> Rollout:
+    """Play boards in all lanes; `present` is False once an environment has no play any more.
+
+    The environments of a group begin the same boards in the same order. No play begins after `student.rollout_steps`
+    steps, and all are played to their end: were they cut off there, the short plays, most of them failures, would be
+    more among those that count than among those that are played.
+    """
+    lake, count = lake_of(actor, student.reward), student.environments
+    group = jnp.arange(count) // settings.samples
+
+    def one(parameters: Any, bank: LevelBank, optima: Array, key: Array) -> Rollout:
+        level_key, play_key = jax.random.split(key)
+
+        def draw(number: Array) -> Array:
+            """Draw the levels of the plays of these numbers ``[environments]``."""
+
+            def one(group: Array, number: Array) -> Array:
+                at = jax.random.fold_in(jax.random.fold_in(level_key, number), group)
+                return jax.random.randint(at, (), 0, len(bank), jnp.int32)
+
+            return jax.vmap(one)(group, number)
+
+        def step(carry: Any, at: tuple[Array, Array]) -> tuple[Any, Rollout]:
+            environments, number, plays = carry
+            time, key = at
+            states, place, *_ = environments
+            wanted = (states.positions != ABSENT) & plays[:, None]
+            after, rollout = rollouts.advance(
+                lake, actor, settings.temperature, optima, parameters, frozen, environments, wanted, key
+            )
+            done = rollout.done & plays
+            begins = done & (time + 1 < student.rollout_steps)
+            number = number + begins
+            place = jnp.where(begins, draw(number), place)
+            carry = rollouts.restart(lake, actor, bank, after, begins, place), number, plays & (begins | ~done)
+            return carry, rollout.replace(done=done, outcome=jnp.where(done, rollout.outcome, ABSENT))
+
+        number = jnp.zeros(count, jnp.int32)
+        first = rollouts.begin(lake, actor, bank, draw(number)), number, jnp.ones(count, bool)
+        steps = student.rollout_steps + actor.episode_steps - 1
+        return jax.lax.scan(step, first, (jnp.arange(steps), jax.random.split(play_key, steps)))[1]
+
+    return jax.vmap(one)(parameters, bank, optima, keys)
+
+
+@record
+class _Decisions(Record):
+    """What the loss needs of decisions ``[...]``."""
+
+    view: Any
+    legal: Array
+    action: Array
+    log_probability: Array
+    reference: Array
+    advantage: Array
+    weight: Array
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(5, 6))
+def update(
+    actor: Actor,
+    settings: GRPOSection,
+    optimizer: optax.GradientTransformation,
+    frozen: Any,
+    reference: Any,
+    learner: Learner,
+    played: Played,
+    rollout: Rollout,
+    advantage: Array,
+    weight: Array,
+    keys: Array,
+) -> tuple[Learner, Played, dict[str, Array]]:
+    """Pass over the rollout of each lane `grpo.iterations` times, and add its plays to those of the round."""
+
+    def chosen_by(parameters: Any, view: Any, legal: Array, wanted: Array) -> Array:
+        logits, _ = decide(actor, parameters, frozen, view, legal, wanted)
+        return log_probabilities(logits / settings.temperature, legal)
+
+    def loss(parameters: Any, rows: _Decisions) -> tuple[jax.Array, dict[str, jax.Array]]:
+        logits = log_probabilities(
+            actor.forward(parameters, frozen, rows.view, rows.legal)[0] / settings.temperature, rows.legal
+        )
+        mask = rows.weight > 0
+        losses, described = grpo.token_losses(
+            of_action(logits, rows.action),
+            -jnp.sum(jnp.exp(logits) * logits * rows.legal, axis=-1),
+            rows.log_probability,
+            rows.advantage,
+            rows.reference,
+            mask,
+            settings,
+        )
+        # A pass goes in parts, each of which stands for the whole.
+        value = settings.minibatches * jnp.sum(jnp.where(mask, losses, 0) * rows.weight)
+        sums = grpo.describe({name: x for name, x in described.items() if not name.endswith("_max")}, mask)
+        return value, sums | {"loss": value, "decisions": jnp.sum(mask).astype(jnp.float32)}
+
+    def gradient(parameters: Any, rows: _Decisions) -> tuple[Any, dict[str, Array]]:
+        part = functools.partial(jax.grad(loss, has_aux=True), parameters)
+        found, sums = over_chunks(actor, part, rows, rows.weight > 0)
+        count, value = jnp.maximum(sums.pop("decisions"), 1), sums.pop("loss")
+        return found, {"loss": value} | {name: total / count for name, total in sums.items()}
+
+    def one(learner: Learner, played: Played, rollout: Rollout, advantage: Array, weight: Array, key: Array) -> Any:
+        against = jnp.zeros_like(advantage)
+        if settings.kl_coefficient > 0:
+
+            def at(step: tuple[Any, Array, Array, Array]) -> Array:
+                view, legal, action, weight = step
+                return of_action(chosen_by(reference, view, legal, weight > 0), action)
+
+            against = jax.lax.map(at, (rollout.view, rollout.legal, rollout.action, weight))
+        rows = _Decisions(
+            view=rollout.view,
+            legal=rollout.legal,
+            action=rollout.action,
+            log_probability=rollout.log_probability,
+            reference=against,
+            advantage=advantage,
+            weight=weight,
+        )
+        learner, metrics = make_passes(
+            gradient, optimizer, learner, rows, key, settings.iterations, settings.minibatches
+        )
+        idle = jnp.sum(rollout.present & (advantage == 0)) / jnp.maximum(jnp.sum(rollout.present), 1)
+        metrics |= rollouts.describe(rollout) | {"zero_advantage": idle}
+        metrics["environment_steps"] = jnp.sum(jnp.any(rollout.present, axis=-1)).astype(jnp.float32)
+        return learner, rollouts.count(played, rollout, advantage), metrics
+
+    return jax.vmap(one)(learner, played, rollout, advantage, weight, keys)
