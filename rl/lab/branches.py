@@ -98,8 +98,7 @@ class BranchTrainer:
 
     def __init__(self, student: PlayerStudent, plan: BranchPlan, samples: int):
         self._student, self._repeats, self._samples = student, plan.repeats, samples
-        trainer = student.trainer
-        trainer.student = trainer.student.model_copy(update={"updates": plan.updates})
+        student.settings = student.settings.model_copy(update={"updates": plan.updates})
         self._key = make_key(student.config.seed, Purpose.BRANCH, student.state.progress.round)
         parts = [student.validation] + ([] if student.other_boards is None else [student.other_boards])
         self._boards: Dataset = join_boards(parts)

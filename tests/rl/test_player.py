@@ -32,7 +32,7 @@ from rl.students import NetworkPlayer
 from rl.students.player import Player, network, ppo
 from rl.students.player.actor import lake_of
 from rl.students.player.actor import lane as lane_of
-from rl.students.player.learner import Learner, Trained
+from rl.students.player.learner import Learner
 from rl.students.player.network import NetworkActor, flatten
 from rl.students.player.play import play
 from rl.students.player.rollout import Rollout, make_bank
@@ -286,7 +286,7 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
 def test_a_loss_that_is_not_finite_ends_the_round_in_one_line_and_loses_nothing(tmp_path, monkeypatch, capsys):
     def broken(self, boards, keys, check):
         learner = jax.tree.map(lambda x: x * jnp.nan if x.dtype == jnp.float32 else x, self.state.learner)
-        return Trained(learner, {"loss": np.array([[0.1, np.nan]])}, 0.0, lambda lane: ())
+        return learner, None, {"loss": np.array([[0.1, np.nan]])}
 
     monkeypatch.setattr(NetworkPlayer, "_train_lanes", broken)
     command = ["--config", str(shipped("lab.yaml")), "--run", str(tmp_path / "run"), *OVERRIDES]

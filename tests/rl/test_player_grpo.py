@@ -136,7 +136,7 @@ def test_advantages_loss_and_gradient_are_those_of_their_definitions(values, chu
         draw_rollout(1),
     )
     facts = rollout.reward, rollout.done, rollout.present
-    advantage, weight = grpo.advantages(settings, *facts, MOST)
+    advantage, weight = grpo.advantages(settings, *facts, most=MOST)
     parameters = {"w": WEIGHTS["w"] + 0.3, "v": WEIGHTS["v"]}
     expected, loss = told_again(settings, rollout, parameters)
     assert not rollout.done[-1].all() and (expected != 0).any()
@@ -169,14 +169,14 @@ def test_groups_without_signal_plays_alone_and_plays_cut_off_have_no_weight():
     done, present = np.zeros((3, 4), bool), np.ones((3, 4, 1), bool)
     done[1:, :2] = done[2, 2] = True
     reward = np.where(done[..., None], 1.0, 0.0) * np.array([1, 1, 1, 0])[None, :, None]
-    advantage, weight = grpo.advantages(settings, reward, done, present, 4)
+    advantage, weight = grpo.advantages(settings, reward, done, present, most=4)
     assert not advantage.any() and not weight.any()
     entropy = settings.model_copy(update={"entropy_coefficient": 0.1})
-    _, weight = grpo.advantages(entropy, reward, done, present, 4)
+    _, weight = grpo.advantages(entropy, reward, done, present, most=4)
     np.testing.assert_allclose(weight[:, :3], 1 / 9, rtol=1e-6)
     assert not weight[:, 3].any()  # it was cut off
     reward[2, 0] = 0  # of the second plays one fails
-    advantage, weight = grpo.advantages(settings, reward, done, present, 4)
+    advantage, weight = grpo.advantages(settings, reward, done, present, most=4)
     np.testing.assert_allclose(advantage[2, :2, 0], [-1, 1], atol=1e-3)
     assert not advantage[:2].any() and not advantage[:, 2:].any() and np.count_nonzero(weight) == 2
 

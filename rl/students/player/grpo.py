@@ -1,10 +1,12 @@
 """GRPO of a player: plays of one board are a group, and a play's worth against its group's is each move's advantage.
 
-No value is learned. Advantages and loss are those of plans (`rl.learn.grpo`), with a decision in a token's place.
+In each update `student.environments` boards are played side by side, `grpo.samples` of them the same one, for
+`student.rollout_steps` steps and on to the end of each play. No value is learned. Advantages, loss and optimizer are
+those of plans (`rl.learn.grpo`), with a decision in a token's place.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -14,103 +16,62 @@ import optax
 from jax.sharding import Mesh
 
 from jaxlake.arguments import seed_key
-from jaxlake.generate import Dataset
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance
 from rl.config import Config, GRPOSection, StudentSection
 from rl.config.choices import Aggregation
 from rl.learn import grpo
-from rl.learn.grpo.optimizer import make_optimizer
+from rl.learn.grpo import optimizer as optimizers
 from rl.model import sharding
 from rl.students.base import Program
 from rl.students.player import rollout as rollouts
-from rl.students.player.actor import Actor, decide, lake_of, lane, log_probabilities, of_action
-from rl.students.player.learner import Learner, Trained, make_passes, over_chunks
+from rl.students.player.actor import Actor, decide, lake_of, log_probabilities, of_action
+from rl.students.player.learner import Learner, make_passes, over_chunks
 from rl.students.player.rollout import Played, Rollout
 
 
-class GRPO:
-    """A `rl.students.player.learner.Trainer`: Group Relative Policy Optimization as the settings have it.
+def summary(config: Config, who: str) -> str:
+    """Return the learning as the settings have it, in words for an engineer."""
+    student, settings = config.student, config.grpo
+    return (
+        f"GRPO of {who}, {student.updates} updates a round of {student.environments} boards and "
+        f"{student.rollout_steps} steps each, {settings.samples} plays of a board side by side, temperature "
+        f"{settings.temperature:g}, learning rate {settings.learning_rate:g} ({settings.schedule}), advantage "
+        f"{settings.advantage}, loss {settings.aggregation}, clip {settings.clip_low:g} and {settings.clip_high:g}, "
+        f"{rollouts.in_words(config)}"
+    )
 
-    In each of `student.updates` updates a round, `student.environments` boards are played side by side, `grpo.samples`
-    of them the same one, for `student.rollout_steps` steps, and on to the end of each play.
-    """
 
-    name, rate = "GRPO", "grpo.learning_rate"
+@functools.cache
+def make_optimizer(actor: Actor, settings: GRPOSection, updates: int) -> optax.GradientTransformation:
+    """Return the optimizer that plans have, as the actor takes it; one object for equal arguments."""
+    return actor.adapt(optimizers.make_optimizer(settings, updates))
 
-    def __init__(self, config: Config, actor: Actor, who: str):
-        self.actor, self.student, self.settings = actor, config.student, config.grpo
-        self.optimizer = _optimizer(
-            actor, config.grpo, config.rounds.count * self.student.updates * config.grpo.updates
-        )
-        student, settings = self.student, self.settings
-        self.summary = (
-            f"GRPO of {who}, {student.updates} updates a round of {student.environments} boards and "
-            f"{student.rollout_steps} steps each, {settings.samples} plays of a board side by side, temperature "
-            f"{settings.temperature:g}, learning rate {settings.learning_rate:g} ({settings.schedule}), advantage "
-            f"{settings.advantage}, loss {settings.aggregation}, clip {settings.clip_low:g} and "
-            f"{settings.clip_high:g}, at most {actor.episode_steps} steps an episode. "
-            f"{rollouts.reward_in_words(student.reward)} {config.rounds.instances} boards a round."
-        )
 
-    def programs(
-        self, frozen: Any, learner: Learner, reference: Any, bank: LevelBank, optima: Array, mesh: Mesh
-    ) -> list[Program]:
-        """List the programs of an update; see `Trainer`."""
-        actor, settings, keys = self.actor, self.settings, jax.random.split(seed_key(0), 1)
-        playing = self.student, settings, frozen, learner.parameters, bank, optima, keys
-        rollout = sharding.abstract(jax.eval_shape(functools.partial(collect, actor, *playing[:2]), *playing[2:]), mesh)
-        played = sharding.abstract(jax.eval_shape(lambda: jax.vmap(lambda _: rollouts.no_plays(len(bank)))(keys)), mesh)
-        number = jax.ShapeDtypeStruct(rollout.present.shape, jnp.float32, sharding=rollout.value.sharding)
-        against = {"model": reference} if settings.kl_coefficient > 0 else None
-        learns = frozen, against, learner, played, rollout, number, number, keys
-        return [
-            Program(
-                "rollout",
-                functools.partial(collect.lower, actor, *playing),
-                playing[2:5],
-                (learner.optimizer, reference),
-            ),
-            Program(
-                "update",
-                functools.partial(update.lower, actor, settings, self.optimizer, *learns),
-                (frozen, against, learner, rollout),
-                () if against else reference,
-            ),
-        ]
-
-    def train_round(
-        self,
-        frozen: Any,
-        learner: Learner,
-        reference: Any,
-        boards: Sequence[Dataset],
-        keys: Array,
-        check: Callable[[int], None] | None = None,
-    ) -> Trained:
-        """Train every lane's actor; see `Trainer`."""
-        levels, optima = rollouts.stacked(boards)
-        learner, played, metrics = train_round(
-            self.actor,
-            self.student,
-            self.settings,
-            self.optimizer,
-            frozen,
-            reference,
-            learner,
-            levels,
-            optima,
-            keys,
-            check,
-        )
-        counts = jax.tree.map(np.asarray, played)
-        return Trained(
-            learner=learner,
-            metrics=metrics,
-            steps=float(metrics["environment_steps"][0].sum()),
-            evidence=lambda number: rollouts.evidence_rows(lane(counts, number), boards[number].kinds),
-        )
+def programs(
+    actor: Actor,
+    student: StudentSection,
+    settings: GRPOSection,
+    optimizer: optax.GradientTransformation,
+    frozen: Any,
+    reference: Any,
+    learner: Learner,
+    bank: LevelBank,
+    optima: Array,
+    mesh: Mesh,
+) -> list[Program]:
+    """List the programs of an update of one lane, from abstract arrays."""
+    keys = jax.random.split(seed_key(0), 1)
+    plays = student, settings, frozen, learner.parameters, bank, optima, keys
+    rollout = jax.eval_shape(functools.partial(collect, actor, *plays[:2]), *plays[2:])
+    played = jax.eval_shape(lambda: jax.vmap(lambda _: rollouts.no_plays(len(bank)))(keys))
+    rollout, played = sharding.abstract((rollout, played), mesh)
+    learns = frozen, reference, learner, played, rollout, rollout.value, rollout.value, keys
+    return [
+        Program("rollout", functools.partial(collect.lower, actor, *plays), plays[2:4], (learner.optimizer, reference)),
+        Program("update", functools.partial(update.lower, actor, settings, optimizer, *learns), learns[:5]),
+    ]
 
 
 def train_round(
@@ -125,7 +86,7 @@ def train_round(
     optima: Array,
     keys: Array,
     check: Callable[[int], None] | None = None,
-) -> tuple[Learner, Played, dict[str, np.ndarray]]:
+) -> tuple[Learner, Played, Mapping[str, Array]]:
     """Train every lane's actor on its levels for `student.updates` updates; see `ppo.train_round`.
 
     Args:
@@ -139,8 +100,8 @@ def train_round(
         both = jax.vmap(lambda key, number=number: jax.random.split(jax.random.fold_in(key, number)))(keys)
         play_keys, order_keys = jnp.moveaxis(both, 1, 0)
         rollout = collect(actor, student, settings, frozen, learner.parameters, bank, optima, play_keys)
-        facts: Any = zip(*jax.device_get((rollout.reward, rollout.done, rollout.present)), strict=True)
-        found = [advantages(settings, *of_lane, actor.episode_steps) for of_lane in facts]
+        facts = zip(*jax.device_get((rollout.reward, rollout.done, rollout.present)), strict=True)
+        found = [advantages(settings, *of_lane, most=actor.episode_steps) for of_lane in facts]
         advantage, weight = (np.stack(part) for part in zip(*found, strict=True))
         learner, played, metrics = update(
             actor, settings, optimizer, frozen, reference, learner, played, rollout, advantage, weight, order_keys
@@ -151,14 +112,8 @@ def train_round(
     return learner, played, jax.tree.map(lambda *x: np.stack(x, axis=1), *rows)
 
 
-@functools.cache
-def _optimizer(actor: Actor, settings: GRPOSection, updates: int) -> optax.GradientTransformation:
-    """Return the optimizer that plans have, as the actor takes it; one object for equal arguments."""
-    return actor.adapt(make_optimizer(settings, updates))
-
-
 def advantages(
-    settings: GRPOSection, reward: np.ndarray, done: np.ndarray, present: np.ndarray, episode_steps: int
+    settings: GRPOSection, reward: np.ndarray, done: np.ndarray, present: np.ndarray, *, most: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the advantages of decisions, and their weights in the loss, of a rollout of groups.
 
@@ -173,7 +128,7 @@ def advantages(
       reward: float ``[time, environments, agents]``.
       done: bool ``[time, environments]``, whether a play ended with the step.
       present: bool ``[time, environments, agents]``, whether it is a decision at all.
-      episode_steps: most steps of a play.
+      most: steps of the longest play that there can be.
 
     Returns:
       Both float32 ``[time, environments, agents]``. The weights of all decisions that count add up to 1, less those
@@ -201,7 +156,7 @@ def advantages(
     advantage = np.where(mask, of_play[each] * np.float32(settings.gae_lambda) ** left[..., None], 0)
 
     lengths = np.bincount(play.ravel(), mask.sum(axis=-1).ravel(), plays)
-    total = grpo.denominator(settings, int(mask.sum()), int((lengths > 0).sum()), episode_steps * agents)
+    total = grpo.denominator(settings, int(mask.sum()), int((lengths > 0).sum()), most * agents)
     weight = mask / max(total, 1)
     if settings.aggregation is Aggregation.SEQUENCE_MEAN:
         weight /= np.maximum(lengths[play], 1)[..., None]
@@ -346,7 +301,6 @@ def update(
         )
         idle = jnp.sum(rollout.present & (advantage == 0)) / jnp.maximum(jnp.sum(rollout.present), 1)
         metrics |= rollouts.describe(rollout) | {"zero_advantage": idle}
-        metrics["environment_steps"] = jnp.sum(jnp.any(rollout.present, axis=-1)).astype(jnp.float32)
         return learner, rollouts.count(played, rollout, advantage), metrics
 
     return jax.vmap(one)(learner, played, rollout, advantage, weight, keys)

@@ -24,8 +24,9 @@ from jaxlake.record import Array
 from jaxlake.types import Instance
 from rl.config import Config, ConfigError, StudentSection
 from rl.judge.validation import validate
-from rl.learn import grpo, sft
-from rl.learn.grpo.optimizer import make_optimizer
+from rl.learn import grpo as updates
+from rl.learn import sft
+from rl.learn.grpo import optimizer as optimizers
 from rl.model import lora, sharding
 from rl.model.decoder import Decoder, abstract, token_positions
 from rl.model.policy import Policy, abstract_model
@@ -36,11 +37,12 @@ from rl.run.recorder import Recorder
 from rl.run.state import TrainState, needs_reference, restore
 from rl.run.tracking import Display
 from rl.students.base import Program
+from rl.students.player import grpo, ppo
 from rl.students.player import rollout as rollouts
 from rl.students.player.actor import lane, lanes, log_probabilities
 from rl.students.player.learner import Learner
 from rl.students.player.play import Player, play
-from rl.students.player.student import PlayerStudent, make_trainer
+from rl.students.player.student import PlayerStudent, make_optimizer
 from rl.students.player.views import MOVES, Prompt, in_words, properties
 from rl.students.writer import Writer
 
@@ -223,14 +225,14 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        make_optimizer(config.warm_start, config.warm_start.steps)  # finds one's own
+        optimizers.make_optimizer(config.warm_start, config.warm_start.steps)  # finds one's own
         key = make_key(config.seed, Purpose.PARAMETERS)
         policy, parameters = Policy.create(config, key)
         self.actor, self.policy, self._parameters = make_actor(
             policy, config.student, parameters, jax.random.fold_in(key, 1)
         )
-        self.trainer = make_trainer(config, self.actor, self.who)
-        self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: {self.trainer.name}"
+        self.optimizer = make_optimizer(config, self.actor)
+        self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: {self.name}"
 
     @staticmethod
     def programs(config: Config, mesh: Mesh) -> list[Program]:
@@ -244,8 +246,8 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         prompt = Prompt.of_length(config.text.max_prompt_tokens)
         actor = LanguageActor(graph, prompt, student.turns.chunk, None, student.episode_steps)
         value = jax.eval_shape(lambda: first_value(shape.hidden_size)) if config.by_ppo else None
-        trainer, tree = make_trainer(config, actor, LanguagePlayer.who), tree_of(trained, value)
-        alone = Learner(parameters=tree, optimizer=jax.eval_shape(trainer.optimizer.init, tree))
+        optimizer, tree = make_optimizer(config, actor), tree_of(trained, value)
+        alone = Learner(parameters=tree, optimizer=jax.eval_shape(optimizer.init, tree))
         learner = sharding.abstract(jax.eval_shape(lambda learner: lanes([learner]), alone), mesh)
         reference: Any = ()
         if needs_reference(config):
@@ -264,8 +266,14 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         bank = sharding.abstract(bank, mesh)
         held_out = boards(config.validation.instances)
         plays = functools.partial(play.lower, actor, frozen, learner.parameters, held_out, keys[0], False)
+        if config.by_ppo:
+            learns = ppo.programs(actor, student, frozen, learner, bank, optima, mesh)
+        else:
+            against = {"model": reference} if config.grpo.kl_coefficient > 0 else None
+            playing = actor, student, config.grpo, optimizer, frozen, against, learner, bank, optima, mesh
+            learns = grpo.programs(*playing)
         return [
-            *trainer.programs(frozen, learner, reference, bank, optima, mesh),
+            *learns,
             Program("play, validation", plays, (frozen, learner.parameters), (learner.optimizer, reference)),
         ]
 
@@ -289,10 +297,10 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
 
     def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array] | None) -> optax.OptState:
         """Return the optimizer's state where a stage begins."""
-        first, tree = self.trainer.optimizer.init, tree_of(trained, value)
+        first, tree = self.optimizer.init, tree_of(trained, value)
         if stage == "warm_start":
             settings = self.config.warm_start
-            first, tree = make_optimizer(settings, settings.steps).init, trained
+            first, tree = optimizers.make_optimizer(settings, settings.steps).init, trained
         return jax.jit(first, out_shardings=sharding.shardings(jax.eval_shape(first, tree), self.policy.mesh))(tree)
 
     def warm_start(self, recorder: Recorder) -> None:
@@ -311,7 +319,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
             state, kept = self.state, self.state.optimizer_state
             # Through PPO's, whose moments are those of other gradients, a rehearsal harmed play.
             optimizer = _engineer_optimizer(self.config.student.turns.engineer_rate)
-            state.optimizer_state = grpo.init(optimizer, state.parameters, self.policy.mesh)
+            state.optimizer_state = updates.init(optimizer, state.parameters, self.policy.mesh)
             try:
                 for number in range(rehearsals):
                     sft.rehearse(self.policy, self.config, state, optimizer, recorder.note_update, number)

@@ -1,21 +1,14 @@
-"""What the learners of a player weight: its parameters with their optimizer, and what a round of training gives."""
+"""What PPO and GRPO share: a player's parameters with their optimizer, passes over a rollout, and sums over chunks."""
 
-import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh
 
-from engineer.evidence import KindEvidence
-from jaxlake.generate import Dataset
-from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
-from rl.config import StudentSection
-from rl.students.base import Program
 from rl.students.player.actor import Actor
 
 
@@ -29,70 +22,6 @@ class Learner(Record):
 
     parameters: Any
     optimizer: optax.OptState
-
-
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """What a round of training gives.
-
-    Attributes:
-      learner: ``[lanes]``.
-      metrics: float ``[lanes, updates]`` each.
-      steps: environment steps of a lane, absent and finished boards left out.
-      evidence: function from a lane to the rows of its kinds.
-    """
-
-    learner: Learner
-    metrics: dict[str, np.ndarray]
-    steps: float
-    evidence: Callable[[int], tuple[KindEvidence, ...]]
-
-
-class Trainer(Protocol):
-    """Trains a player: `ppo.PPO` or `grpo.GRPO`.
-
-    Attributes:
-      name: in the words of a report.
-      rate: the setting of the learning rate.
-      student: the settings of the playing; replaced where a branch is to have another number of updates.
-      optimizer: of the actor's parameters.
-      summary: the settings in words, for an engineer.
-    """
-
-    name: str
-    rate: str
-    student: StudentSection
-    summary: str
-
-    @property
-    def optimizer(self) -> optax.GradientTransformation: ...
-
-    def programs(
-        self, frozen: Any, learner: Learner, reference: Any, bank: LevelBank, optima: Array, mesh: Mesh
-    ) -> list[Program]:
-        """List the programs of an update of one lane, from abstract arrays."""
-        ...
-
-    def train_round(
-        self,
-        frozen: Any,
-        learner: Learner,
-        reference: Any,
-        boards: Sequence[Dataset],
-        keys: Array,
-        check: Callable[[int], None] | None = None,
-    ) -> Trained:
-        """Train every lane's actor on its boards for `student.updates` updates.
-
-        Args:
-          frozen: parameters that all lanes weight and nobody trains.
-          learner: ``[lanes]``, donated.
-          reference: parameters of one lane that the divergence is measured from, where the settings ask for it.
-          boards: of each lane, equally many.
-          keys: ``[lanes]``.
-          check: called between updates with the number of those made; may raise.
-        """
-        ...
 
 
 def make_passes(

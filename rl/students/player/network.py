@@ -23,7 +23,7 @@ from rl.run.tracking import Display
 from rl.students.player.actor import lane, lanes, log_probabilities
 from rl.students.player.learner import Learner
 from rl.students.player.play import Player
-from rl.students.player.student import PlayerStudent, make_trainer
+from rl.students.player.student import PlayerStudent, make_optimizer
 
 Parameters = dict[str, dict[str, Array]]
 """Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2`` and ``heads``, float32.
@@ -200,10 +200,10 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
     def __init__(self, config: Config):
         super().__init__(config)
         self.actor = NetworkActor(config.student.network, config.student.episode_steps)
-        self.trainer = make_trainer(config, self.actor, self.who)
-        self._first = begin(self.actor, self.trainer.optimizer, make_key(config.seed, Purpose.PARAMETERS)[None])
+        self.optimizer = make_optimizer(config, self.actor)
+        self._first = begin(self.actor, self.optimizer, make_key(config.seed, Purpose.PARAMETERS)[None])
         count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
-        self.description = f"Network with {count:,} parameters, {self.trainer.name} on {jax.devices()[0].device_kind}"
+        self.description = f"Network with {count:,} parameters, {self.name} on {jax.devices()[0].device_kind}"
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or a fresh network; draw the boards of the validations."""

@@ -1,17 +1,15 @@
 """Independent PPO with one actor for all agents: the programs of a round of training."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxlake.arguments import seed_key
-from jaxlake.generate import Dataset
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance
@@ -19,8 +17,8 @@ from rl.config import Config, StudentSection
 from rl.model import sharding
 from rl.students.base import Program
 from rl.students.player import rollout as rollouts
-from rl.students.player.actor import Actor, decide, lake_of, lane, of_action
-from rl.students.player.learner import Learner, Trained, make_passes, over_chunks
+from rl.students.player.actor import Actor, decide, lake_of, of_action
+from rl.students.player.learner import Learner, make_passes, over_chunks
 from rl.students.player.rollout import Played, Rollout
 
 DISCOUNT, GAE_LAMBDA = 0.97, 0.9
@@ -44,54 +42,26 @@ class _Decisions(Record):
     weight: Array
 
 
-class PPO:
-    """A `rl.students.player.learner.Trainer`: PPO as the student have it.
+def summary(config: Config, who: str) -> str:
+    """Return the learning as the settings have it, in words for an engineer."""
+    student = config.student
+    return (
+        f"PPO of {who}, {student.updates} updates a round of {student.environments} boards and "
+        f"{student.rollout_steps} steps each, learning rate {student.ppo.learning_rate:g}, "
+        f"{rollouts.in_words(config)}"
+    )
 
-    Attributes:
-      updates: updates a round.
-    """
 
-    name, rate = "PPO", "student.ppo.learning_rate"
-
-    def __init__(self, config: Config, actor: Actor, who: str):
-        self.actor, self.student = actor, config.student
-        self.optimizer = make_optimizer(actor, config.student.ppo.learning_rate)
-        self.summary = (
-            f"PPO of {who}, {self.student.updates} updates a round of {self.student.environments} boards and "
-            f"{self.student.rollout_steps} steps each, learning rate {self.student.ppo.learning_rate:g}, at most "
-            f"{actor.episode_steps} steps an episode. {rollouts.reward_in_words(self.student.reward)} "
-            f"{config.rounds.instances} boards a round."
-        )
-
-    def programs(
-        self, frozen: Any, learner: Learner, reference: Any, bank: LevelBank, optima: Array, mesh: Mesh
-    ) -> list[Program]:
-        """List the program of an update; see `Trainer`."""
-        keys = jax.random.split(seed_key(0), (1, 1))
-        first = functools.partial(begin_round, self.actor, self.student)
-        playing = sharding.abstract(jax.eval_shape(first, bank, keys[0]), mesh)
-        lower = functools.partial(update.lower, self.actor, self.student, frozen, learner, playing, bank, optima, keys)
-        return [Program("update", lower, (frozen, learner, playing), reference)]
-
-    def train_round(
-        self,
-        frozen: Any,
-        learner: Learner,
-        reference: Any,
-        boards: Sequence[Dataset],
-        keys: Array,
-        check: Callable[[int], None] | None = None,
-    ) -> Trained:
-        """Train every lane's actor; see `Trainer`. The updates of an actor without chunks are one program."""
-        levels, optima = rollouts.stacked(boards)
-        found = train_round(self.actor, self.student, frozen, learner, levels, optima, keys, check)
-        played, metrics = jax.tree.map(np.asarray, found[1:])
-        return Trained(
-            learner=found[0],
-            metrics=metrics,
-            steps=self.student.environments * self.student.rollout_steps * self.student.updates,
-            evidence=lambda number: rollouts.evidence_rows(lane(played, number), boards[number].kinds),
-        )
+def programs(
+    actor: Actor, student: StudentSection, frozen: Any, learner: Learner, bank: LevelBank, optima: Array, mesh: Mesh
+) -> list[Program]:
+    """List the program of an update of one lane, from abstract arrays."""
+    keys = jax.random.split(seed_key(0), (1, 1))
+    playing = jax.eval_shape(functools.partial(begin_round, actor, student), bank, keys[0])
+    arguments = frozen, learner, sharding.abstract(playing, mesh)
+    return [
+        Program("update", functools.partial(update.lower, actor, student, *arguments, bank, optima, keys), arguments)
+    ]
 
 
 def train_round(
@@ -103,7 +73,7 @@ def train_round(
     optima: Array,
     keys: Array,
     check: Callable[[int], None] | None = None,
-) -> tuple[Learner, Played, dict[str, jax.Array]]:
+) -> tuple[Learner, Played, Mapping[str, Array]]:
     """Train every lane's actor on its levels for `student.updates` updates.
 
     Args:

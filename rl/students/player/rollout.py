@@ -4,23 +4,20 @@ PPO and GRPO differ in where a board begins another play, and in what they make 
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from engineer.evidence import CHECKS, KindEvidence
 from engineer.evidence.answers import count_groups, standard_error
 from jaxlake.env import Lake
-from jaxlake.generate import Dataset
 from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.state import State
 from jaxlake.types import ABSENT, Instance
-from rl.config import StudentSection
+from rl.config import Config, StudentSection
 from rl.config.choices import PlayerReward
 from rl.students.player.actor import Actor, decide, lane, lanes, of_action
 from rl.students.player.play import reset, see
@@ -85,12 +82,6 @@ def make_bank(student: StudentSection, levels: Instance) -> LevelBank:
     if student.reward in (PlayerReward.SPARSE, PlayerReward.COST):
         return LevelBank(instances=levels, distances=None)
     return lanes([LevelBank.build(lane(levels, i), with_distances=True) for i in range(len(levels.size))])
-
-
-def stacked(boards: Sequence[Dataset]) -> tuple[Instance, np.ndarray]:
-    """Return the boards and least costs of lanes, ``[lanes, boards]``."""
-    optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
-    return lanes([part.instances for part in boards]), optima
 
 
 def begin(lake: Lake, actor: Actor, bank: LevelBank, place: Array) -> tuple[State, Array, Any, Array]:
@@ -200,15 +191,18 @@ def count(played: Played, rollout: Rollout, advantage: Array) -> Played:
         "late": outcome == LATE,
         "steps": length,
         "advantage": mean.reshape(-1),
-        "played": jnp.ones_like(level),
+        "played": jnp.any(rollout.present, axis=-1).reshape(-1),
     }
     sums = {name: getattr(played, name) for name in added}
     return Played(**{name: sums[name].at[level].add(x.astype(sums[name].dtype)) for name, x in added.items()})
 
 
-def reward_in_words(reward: str) -> str:
-    """Return the setting `student.reward` as a sentence for an engineer."""
-    return "Reward 1 when all agents have arrived, else 0." if reward == PlayerReward.SPARSE else f"Reward {reward}."
+def in_words(config: Config) -> str:
+    """Return how boards are played and rewarded, for an engineer."""
+    reward = config.student.reward
+    words = "Reward 1 when all agents have arrived, else 0." if reward == PlayerReward.SPARSE else f"Reward {reward}."
+    steps, boards = config.student.episode_steps, config.rounds.instances
+    return f"at most {steps} steps an episode. {words} {boards} boards a round."
 
 
 def evidence_rows(played: Played, kinds: Array) -> tuple[KindEvidence, ...]:

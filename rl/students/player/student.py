@@ -1,18 +1,20 @@
 """The player as a student: its rounds, validations and branches; the learning itself is in `ppo`."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from engineer import evidence as evidence_
 from engineer.evidence import TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, pool
 from jaxlake.kinds import Kind
+from jaxlake.record import Array
 from jaxlake.types import Instance
 from jaxlake.verify import verify
 from rl.config import Config, ConfigError, RunError, extensions
@@ -22,16 +24,19 @@ from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key, make_round_key
 from rl.run.recorder import Recorder, RunState
 from rl.run.tracking import Display, Stopwatch
-from rl.students.player.actor import Actor
-from rl.students.player.grpo import GRPO
-from rl.students.player.learner import Learner, Trained, Trainer
+from rl.students.player import grpo, ppo
+from rl.students.player.actor import Actor, lanes
+from rl.students.player.learner import Learner
 from rl.students.player.play import Player, play
-from rl.students.player.ppo import PPO
+from rl.students.player.rollout import Played, evidence_rows
 
 
-def make_trainer(config: Config, actor: Actor, who: str) -> Trainer:
-    """Return what trains an actor as the settings ask."""
-    return (PPO if config.by_ppo else GRPO)(config, actor, who)
+def make_optimizer(config: Config, actor: Actor) -> optax.GradientTransformation:
+    """Return the optimizer of an actor's parameters."""
+    if config.by_ppo:
+        return ppo.make_optimizer(actor, config.student.ppo.learning_rate)
+    updates = config.rounds.count * config.student.updates * config.grpo.updates
+    return grpo.make_optimizer(actor, config.grpo, updates)
 
 
 class PlayerState(RunState, Protocol):
@@ -64,7 +69,7 @@ class PlayerStudent(Generic[StateT]):
     """
 
     actor: Actor
-    trainer: Trainer
+    optimizer: optax.GradientTransformation
     frozen: Any = None
     state: StateT
     description: str
@@ -74,7 +79,9 @@ class PlayerStudent(Generic[StateT]):
     def __init__(self, config: Config):
         if jax.process_count() > 1:
             raise ConfigError("student.kind = player learns in one process; start it without --processes")
-        self.config = config
+        self.config, self.settings = config, config.student
+        self.name = config.student.learner.upper()
+        self.rate = f"{'student.ppo' if config.by_ppo else 'grpo'}.learning_rate"
         if extensions.is_own(reward := config.student.reward):  # now, and not after the warm start
             extensions.find("student.reward", reward)
         self.validation: Dataset
@@ -84,7 +91,7 @@ class PlayerStudent(Generic[StateT]):
     @property
     def training_summary(self) -> str:
         """The learning as the settings have it, in words."""
-        return self.trainer.summary
+        return (ppo if self.config.by_ppo else grpo).summary(self.config, self.who)
 
     def draw_validation(self, directory: RunDirectory, display: Display) -> None:
         """Draw the boards of the validations."""
@@ -144,29 +151,29 @@ class PlayerStudent(Generic[StateT]):
           RunError: if the loss of an update is not finite; the state stays that of before the round.
           Interrupted: where a signal asks for it.
         """
-        progress, watch, trainer = self.state.progress, Stopwatch(), self.trainer
-        k, updates = progress.round, trainer.student.updates
-        recorder.display.stage(f"round {k}: {trainer.name}", updates)
+        progress, watch, updates = self.state.progress, Stopwatch(), self.settings.updates
+        k = progress.round
+        recorder.display.stage(f"round {k}: {self.name}", updates)
         recorder.meter.read()  # what design and boards compiled is not the first step's
         check = recorder.with_stop_check(lambda done: recorder.display.within(f"updates {done}/{updates}"))
-        trained = self._train_lanes([boards], [make_key(self.config.seed, Purpose.ROLLOUT, k)], check)
-        rows = {name: values[0] for name, values in trained.metrics.items()}
+        learner, played, metrics = self._train_lanes([boards], [make_key(self.config.seed, Purpose.ROLLOUT, k)], check)
+        rows, counts = jax.tree.map(lambda x: np.asarray(x)[0], (metrics, played))
         if not np.isfinite(rows["loss"]).all():
             bad = int(np.argmin(np.isfinite(rows["loss"])))
             recorder.save()
             raise RunError(
-                f"round {k}: the loss of update {bad + 1} of {updates} is not finite; a smaller {trainer.rate} may "
+                f"round {k}: the loss of update {bad + 1} of {updates} is not finite; a smaller {self.rate} may "
                 f"help; the {self.config.student.actor} before the round is saved"
             )
         watch.lap("update")
         seconds = {"update": watch.seconds["update"] / updates}
-        seconds["environment_steps_per_second"] = trained.steps / watch.seconds["update"]
+        seconds["environment_steps_per_second"] = int(counts.played.sum()) / watch.seconds["update"]
         for update in range(progress.step, updates):
             row = {name: float(values[update]) for name, values in rows.items()}
             status = f"valid {row['valid']:.0%} optimal {row['optimal']:.0%}"
             recorder.step_done({"phase": "round"} | row, seconds, status, updates + 1)
-        self.state.learner = trained.learner
-        return TrainingEvidence(trained.evidence(0), evidence_.environment(boards, requested))
+        self.state.learner = learner
+        return TrainingEvidence(evidence_rows(counts, boards.kinds), evidence_.environment(boards, requested))
 
     @property
     def reference(self) -> Any:
@@ -175,10 +182,17 @@ class PlayerStudent(Generic[StateT]):
 
     def _train_lanes(
         self, boards: Sequence[Dataset], keys: Sequence[jax.Array], check: Callable[[int], None] | None = None
-    ) -> Trained:
-        """Train a copy of the actor, as it is, on each of several sets of boards; see `Trainer`."""
+    ) -> tuple[Learner, Played, Mapping[str, Array]]:
+        """Train a copy of the actor, as it is, on each of several sets of boards; see `ppo.train_round`."""
         learner = jax.tree.map(lambda x: jnp.repeat(x, len(boards), axis=0), self.state.learner)
-        return self.trainer.train_round(self.frozen, learner, self.reference, boards, jnp.stack(list(keys)), check)
+        levels = lanes([part.instances for part in boards])
+        optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
+        taught, settings = (learner, levels, optima, jnp.stack(list(keys)), check), self.config.grpo
+        if self.config.by_ppo:
+            return ppo.train_round(self.actor, self.settings, self.frozen, *taught)
+        return grpo.train_round(
+            self.actor, self.settings, settings, self.optimizer, self.frozen, self.reference, *taught
+        )
 
     exploration = SamplingParams()
     """The sampling of the moves that it is trained on."""
@@ -210,10 +224,10 @@ class PlayerStudent(Generic[StateT]):
                 board_key, train_key = jax.random.split(jax.random.fold_in(key, repeat))
                 boards.append(self.draw(design, board_key, self.config.rounds.instances))
                 keys.append(train_key)
-        trained = self._train_lanes(boards, keys)
-        if not np.isfinite(trained.metrics["loss"]).all():
-            raise RunError(f"the loss of a branch is not finite; a smaller {self.trainer.rate} may help")
-        return trained.learner
+        learner, _, metrics = self._train_lanes(boards, keys)
+        if not np.isfinite(np.asarray(metrics["loss"])).all():
+            raise RunError(f"the loss of a branch is not finite; a smaller {self.rate} may help")
+        return learner
 
     def valid_shares(self, learner: Learner, boards: Dataset, samples: int) -> np.ndarray:
         """Let all lanes play boards with common keys; return the share of plays that are valid, ``[lanes, boards]``."""
