@@ -135,7 +135,7 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
         "keys and their defaults (those in FILE go before them, KEY=VALUE before both):\n\n"
         f"{_settings()}\n\nexamples:\n{textwrap.indent(examples, '  ')}"
     )
-    add_path(parser, "--config", "FILE", "YAML file of the run (default: the shipped tiny.yaml)")
+    add_path(parser, "--config", "FILE", "YAML file of the run (default: the shipped turns.yaml)")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the file")
 
 

@@ -14,16 +14,18 @@ from rl.run.signals import Stop
 from rl.run.tracking import Display
 
 DESCRIPTION = """\
-Trains a policy to plan paths for several agents on frozen lakes, in rounds:
-after each, the policy reads the evidence of its own failures and designs the
-environment of the next.
+Trains a policy on frozen lakes with several agents, in rounds: after each, the
+policy reads the evidence of its own failures and designs the environment of the
+next.
 
-Without arguments it trains the included small model for some minutes on two CPU
-cores, and writes to runs/tiny. Rerun the same command to resume."""
+Without arguments the included small model plays turn by turn and designs, for
+four minutes on two CPU cores, and writes to runs/turns. Rerun the same command
+to resume."""
 EXAMPLES = """\
 python -m rl.train
-python -m rl.train --run runs/seed1 seed=1 grpo.learning_rate=2e-4
-python -m rl.train --run runs/taught --until warm_start warm_start.steps=2000
+python -m rl.train --run runs/seed1 seed=1 grpo.learning_rate=1e-3
+python -m rl.train --config configs/tiny.yaml
+python -m rl.train --config configs/tiny.yaml --until warm_start warm_start.steps=2000
 python -m rl.train --config configs/qwen3-4b.yaml model.path=models/Qwen3-4B"""
 
 
@@ -31,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Train, or resume the run in its directory; return the exit code, see `rl.command.guarded`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     options = command.parse(parser(), arguments)
-    path, taught_only = options.config or command.shipped("tiny.yaml"), options.until == "warm_start"
+    path, taught_only = options.config or command.shipped("turns.yaml"), options.until == "warm_start"
 
     def work(stop: Stop) -> None:
         command.join(options, stop)

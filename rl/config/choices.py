@@ -103,12 +103,15 @@ class Advantage(Word):
       BATCH_STD: the group's mean, in the standard deviation of all rewards of the batch, so that a group's weight does
         not hang on its own few answers (Liu et al. 2025, "Tricks or Traps?").
       RLOO: the mean of the group's other answers, a baseline independent of the answer itself (Ahmadian et al. 2024).
+      FITTED: of a player's move, what is to come against a linear function of what it and its team see and of the
+        group's other plays, fitted to the rollout (Duan et al. 2016); in the standard deviation of the batch.
     """
 
     GROUP_STD = "group_std"
     CENTERED = "centered"
     BATCH_STD = "batch_std"
     RLOO = "rloo"
+    FITTED = "fitted"
 
 
 class Credit(Word):

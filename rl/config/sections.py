@@ -13,6 +13,7 @@ from rl.config.choices import (
     OWN,
     SHUFFLED,
     ActorKind,
+    Advantage,
     AttentionKind,
     BranchKind,
     Credit,
@@ -337,6 +338,8 @@ class Config(Section):
             raise ValueError(f"engineer.kind = {kind} needs at least two kinds in lake.kinds")
         if self.plays:
             return self
+        if self.grpo.advantage is Advantage.FITTED:
+            raise ValueError("grpo.advantage = fitted needs student.kind = player, whose moves see the board")
         if self.rounds.instances % self.grpo.prompts:
             raise ValueError(
                 f"rounds.instances = {self.rounds.instances} must be a multiple of grpo.prompts = {self.grpo.prompts}"

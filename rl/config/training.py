@@ -111,12 +111,13 @@ class GRPOSection(OptimizerFields):
     )
     advantage: Advantage = Field(
         Advantage.GROUP_STD,
-        description="baseline and unit of an answer's reward; with exact credit it affects only the evidence",
+        description="baseline and unit of an answer's reward; with exact credit it affects only the evidence; fitted "
+        "is for players",
     )
     gae_lambda: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0,
-        description="factor by which the advantage of a player's move fades for each step from it to the play's end; "
-        "1: one for all moves of a play",
+        description="factor by which the end of a play counts less for a player's move for each step between the two; "
+        "1: the same for all moves of a play",
     )
     aggregation: Aggregation = Field(Aggregation.TOKEN_MEAN, description="divisor of the sum over all tokens")
     clip_low: Annotated[Rate, ours("DAPO's clip-higher")] = Field(

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from engineer.context import FAILURES as NAMES
 from engineer.evidence import CHECKS, wilson
 from jaxlake.config import MAX_HOLE
-from jaxlake.kinds import row_name
+from jaxlake.kinds import Kind, row_name
 from rl.report import boards, curves, style
 from rl.report.run import RATIOS, Round, Run, Stage
 from rl.report.style import BLUE, CHECK_COLOURS, GREY, PURPLE, SKY, VERMILION
@@ -123,20 +123,42 @@ def _allocation(run: Run) -> Figure | None:
     titles = {"data": "data: share of boards", "hole": hole, "wait": "wait: share of boards"}
     most = {"data": max(max(past.config.data) for past in run.rounds), "hole": MAX_HOLE, "wait": 1.0}
     abreast = 3 if len(run.rounds) <= 6 else 1
-    figure, panels = style.panels(3, 0.45 * len(run.designed) + 0.5, "round", run.axis_name, abreast)
+    figure, panels = style.panels(3, 0.45 * len(run.chosen) + 0.5, "round", run.axis_name, abreast)
+    used = np.array([[bool(past.requested(kind, "data")) for past in run.rounds] for kind in run.chosen])
     for axes, ratio in zip(panels, RATIOS, strict=True):
         requested, realised = (
-            np.array([[value(past, kind, ratio) for past in run.rounds] for kind in run.designed], float)
+            np.array([[value(past, kind, ratio) for past in run.rounds] for kind in run.chosen], float)
             for value in (Round.requested, Round.realised)
         )
+        requested[~used] = np.nan  # the ratios of kinds without boards are nobody's choice
         texts = [[f"{share:.2f}" for share in row] for row in requested]
         for i, j in np.argwhere(np.abs(realised - requested) > NOTABLE):
             texts[i][j] += f"\n({realised[i, j]:.2f})"
         style.heat(axes, requested / most[ratio], texts, 8)
         axes.set_title(titles[ratio])
-        axes.set_yticks(range(len(run.designed)), list(map(str, run.designed)))
+        axes.set_yticks(range(len(run.chosen)), list(map(str, run.chosen)))
         axes.set_xticks(range(len(run.rounds)), [str(past.index) for past in run.rounds])
     return figure
+
+
+def _kinds(run: Run) -> Figure | None:
+    """Draw the valid share of sampled answers, kinds down and validations across."""
+    rows = {kind: [_sampled(stage, kind) for stage in run.stages] for kind in run.targets}
+    shares = np.array(list(rows.values()), float)
+    if len(run.stages) < 2 or np.isnan(shares).all():
+        return None
+    figure = Figure(figsize=(max(4.5, 0.72 * len(run.stages) + 1.2), 0.3 * len(rows) + 1.1), layout="constrained")
+    axes = figure.subplots()
+    style.heat(axes, shares, [[f"{100 * share:.0f}" for share in row] for row in shares], 8)
+    axes.set_yticks(range(len(rows)), list(map(str, rows)))
+    axes.set_xticks(range(len(run.stages)), [stage.name for stage in run.stages], rotation=30, ha="right")
+    axes.set_ylabel(run.axis_name)
+    axes.set_title("valid % of sampled answers")
+    return figure
+
+
+def _sampled(stage: Stage, kind: Kind) -> float | None:
+    return next((row.sampled_valid for row in stage.evidence.by_kind if row.kind == kind), None)
 
 
 PICTURES: dict[str, style.Drawing] = {
@@ -145,6 +167,7 @@ PICTURES: dict[str, style.Drawing] = {
         "Training and validation over the run. Points are validations with 95 % intervals; dashed lines "
         "mark where the environment was redesigned.",
     ),
+    "kinds.png": (_kinds, "The valid share of each kind of boards, after each round."),
     "training.png": (
         curves.training,
         "The answers of each step and the update made on them; thick lines are running "

@@ -100,6 +100,12 @@ class Run:
         return tuple(sorted({kind for past in self.rounds for kind in past.config.kinds}))
 
     @property
+    def chosen(self) -> tuple[Kind, ...]:
+        """The kinds that engineers gave boards to, ascending; if there is only the first, random round, its own."""
+        later = self.rounds[1:] or self.rounds
+        return tuple(kind for kind in self.designed if any(past.requested(kind, "data") for past in later))
+
+    @property
     def targets(self) -> tuple[Kind, ...]:
         """The kinds of boards that were validated, ascending."""
         return tuple(sorted({row.kind for stage in self.stages for row in stage.evidence.by_kind}))

@@ -97,13 +97,14 @@ def percent(share: Share | None) -> str:
 
 
 def config_table(run: Run) -> Table | None:
-    """Show the configurations of all rounds as requested."""
+    """Show the configurations of all rounds as requested, of the kinds that engineers gave boards to."""
     title, rounds = "Configurations as requested: data / hole / wait", dict(enumerate(past.name for past in run.rounds))
 
     def cell(kind: Kind, i: int) -> str:
-        return ratios(run.rounds[i].requested(kind, ratio) for ratio in RATIOS)
+        past = run.rounds[i]
+        return ratios(past.requested(kind, ratio) for ratio in RATIOS) if past.requested(kind, "data") else "-"
 
-    return Table.grid(title, run.row_name, run.designed, rounds, cell) if rounds else None
+    return Table.grid(title, run.row_name, run.chosen, rounds, cell) if rounds else None
 
 
 def ratios(values: Iterable[float | None]) -> str:

@@ -145,7 +145,7 @@ def test_advantages_are_the_sums_of_their_definition():
         view=nothing, legal=nothing, action=nothing, log_probability=nothing, value=value, present=nothing,
         reward=reward, done=done, level=nothing, outcome=nothing, length=nothing,
     )  # fmt: skip
-    found = ppo._advantages(rollout, last)
+    found = ppo.estimate_advantages(rollout, last, ppo.GAE_LAMBDA)
     for t in range(time):
         for e in range(environments):
             expected, weight = np.zeros(agents), 1.0

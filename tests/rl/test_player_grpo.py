@@ -19,7 +19,7 @@ from rl.command import shipped
 from rl.config import Config, ConfigError, GRPOSection, load
 from rl.config.choices import Advantage, Aggregation
 from rl.run.signals import Interrupted, Stop
-from rl.students.player import grpo, network
+from rl.students.player import grpo, network, ppo
 from rl.students.player.actor import lane as lane_of
 from rl.students.player.learner import Learner
 from rl.students.player.network import NetworkActor
@@ -136,7 +136,7 @@ def test_advantages_loss_and_gradient_are_those_of_their_definitions(values, chu
         draw_rollout(1),
     )
     facts = rollout.reward, rollout.done, rollout.present
-    advantage, weight = grpo.advantages(settings, *facts, most=MOST)
+    advantage, _, weight = grpo.compare(settings, *facts, most=MOST)
     parameters = {"w": WEIGHTS["w"] + 0.3, "v": WEIGHTS["v"]}
     expected, loss = told_again(settings, rollout, parameters)
     assert not rollout.done[-1].all() and (expected != 0).any()
@@ -169,16 +169,60 @@ def test_groups_without_signal_plays_alone_and_plays_cut_off_have_no_weight():
     done, present = np.zeros((3, 4), bool), np.ones((3, 4, 1), bool)
     done[1:, :2] = done[2, 2] = True
     reward = np.where(done[..., None], 1.0, 0.0) * np.array([1, 1, 1, 0])[None, :, None]
-    advantage, weight = grpo.advantages(settings, reward, done, present, most=4)
-    assert not advantage.any() and not weight.any()
-    entropy = settings.model_copy(update={"entropy_coefficient": 0.1})
-    _, weight = grpo.advantages(entropy, reward, done, present, most=4)
+    advantage, others, weight = grpo.compare(settings, reward, done, present, most=4)
+    assert not advantage.any()
     np.testing.assert_allclose(weight[:, :3], 1 / 9, rtol=1e-6)
-    assert not weight[:, 3].any()  # it was cut off
+    assert not weight[:, 3].any() and not others[:, 2].any()  # it was cut off, and the one beside it has no group
+    assert (others[:, :2] == 1).all()
     reward[2, 0] = 0  # of the second plays one fails
-    advantage, weight = grpo.advantages(settings, reward, done, present, most=4)
+    advantage, others, _ = grpo.compare(settings, reward, done, present, most=4)
     np.testing.assert_allclose(advantage[2, :2, 0], [-1, 1], atol=1e-3)
-    assert not advantage[:2].any() and not advantage[:, 2:].any() and np.count_nonzero(weight) == 2
+    assert not advantage[:2].any() and not advantage[:, 2:].any() and others[2, :2, 0, 0].tolist() == [1, 0]
+
+
+def test_a_fitted_baseline_is_that_of_least_squares_and_its_advantages_the_sums_of_their_definition():
+    settings, rollout = SETTINGS.model_copy(update={"advantage": Advantage.FITTED, "gae_lambda": 0.9}), draw_rollout(2)
+    last = rollout.done.copy()
+    last[-1] = True  # as all plays of a real rollout end
+    rollout = rollout.replace(done=last)
+    none, others, _ = grpo.compare(settings, rollout.reward, rollout.done, rollout.present, most=MOST)
+    assert not none.any()
+    rows, places, worth = [], [], {}
+    for (number, group), e, steps in plays_of(rollout):
+        for agent in range(AGENTS):
+            if rollout.present[steps[0], e, agent]:
+                worth[number, group, agent, e] = float(sum(rollout.reward[t, e, agent] for t in steps))
+    for (number, group), e, steps in plays_of(rollout):
+        for t, agent in itertools.product(steps, range(AGENTS)):
+            if rollout.present[t, e, agent]:
+                team = rollout.view[t, e][rollout.present[t, e]].astype(float).mean(axis=0)
+                beside = [w for key, w in worth.items() if key[:3] == (number, group, agent) and key[3] != e]
+                known = [np.mean(beside), 1.0] if beside else [0.0, 0.0]
+                rows.append([*rollout.view[t, e, agent].astype(float), *team, *known, 1.0])
+                to_come = sum(ppo.DISCOUNT ** (s - t) * rollout.reward[s, e, agent] for s in steps if s >= t)
+                places.append((t, e, agent, to_come, steps[-1]))
+    rows, to_come = np.array(rows), np.array([place[3] for place in places])
+    value = np.zeros(rollout.present.shape)
+    fitted = rows @ np.linalg.solve(rows.T @ rows + grpo.RIDGE * np.eye(rows.shape[1]), rows.T @ to_come)
+    for (t, e, agent, *_), known in zip(places, fitted, strict=True):
+        value[t, e, agent] = known
+    expected = []
+    for t, e, agent, _, end in places:
+        errors = (
+            (ppo.DISCOUNT * 0.9) ** (s - t)
+            * (
+                rollout.reward[s, e, agent]
+                + ppo.DISCOUNT * (value[s + 1, e, agent] if s < end else 0)
+                - value[s, e, agent]
+            )
+            for s in range(t, end + 1)
+        )
+        expected.append(sum(errors))
+    expected = (np.array(expected) - np.mean(expected)) / np.std(expected)
+    lanes = jax.tree.map(lambda x: jnp.asarray(x)[None], (rollout, others))
+    found = np.asarray(grpo.fit(Linear(), settings, *lanes))[0]
+    np.testing.assert_allclose([found[place[:3]] for place in places], expected, atol=2e-3)
+    assert np.count_nonzero(found) == len(places)
 
 
 def collected(settings=SETTINGS, actor=None):

@@ -59,6 +59,9 @@ class Linear:
     def forward(self, parameters, frozen, view, legal):
         return log_probabilities(view @ parameters["w"], legal), view @ parameters["v"]
 
+    def features(self, view):
+        return view
+
     def adapt(self, optimizer):
         return optax.sgd(0.1)
 

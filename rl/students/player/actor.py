@@ -54,6 +54,10 @@ class Actor(Hashable, Protocol):
         """
         ...
 
+    def features(self, view: Any) -> Array:
+        """Return what a linear function may use of views ``[...]``, float32 ``[..., features]``."""
+        ...
+
     def adapt(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
         """Return the optimizer as it is used on the parameters; most actors return it as it is."""
         ...

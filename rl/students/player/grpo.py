@@ -20,15 +20,19 @@ from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance
 from rl.config import Config, GRPOSection, StudentSection
-from rl.config.choices import Aggregation
+from rl.config.choices import Advantage, Aggregation
 from rl.learn import grpo
 from rl.learn.grpo import optimizer as optimizers
 from rl.model import sharding
 from rl.students.base import Program
+from rl.students.player import ppo
 from rl.students.player import rollout as rollouts
 from rl.students.player.actor import Actor, decide, lake_of, log_probabilities, of_action
 from rl.students.player.learner import Learner, make_passes, over_chunks
 from rl.students.player.rollout import Played, Rollout
+
+RIDGE = 1.0
+"""Weight of the square of a fitted baseline's coefficients, against one decision's error."""
 
 
 def summary(config: Config, who: str) -> str:
@@ -101,8 +105,10 @@ def train_round(
         play_keys, order_keys = jnp.moveaxis(both, 1, 0)
         rollout = collect(actor, student, settings, frozen, learner.parameters, bank, optima, play_keys)
         facts = zip(*jax.device_get((rollout.reward, rollout.done, rollout.present)), strict=True)
-        found = [advantages(settings, *of_lane, most=actor.episode_steps) for of_lane in facts]
-        advantage, weight = (np.stack(part) for part in zip(*found, strict=True))
+        found = [compare(settings, *of_lane, most=actor.episode_steps) for of_lane in facts]
+        advantage, others, weight = (np.stack(part) for part in zip(*found, strict=True))
+        if settings.advantage is Advantage.FITTED:
+            advantage = fit(actor, settings, rollout, others)
         learner, played, metrics = update(
             actor, settings, optimizer, frozen, reference, learner, played, rollout, advantage, weight, order_keys
         )
@@ -112,10 +118,10 @@ def train_round(
     return learner, played, jax.tree.map(lambda *x: np.stack(x, axis=1), *rows)
 
 
-def advantages(
+def compare(
     settings: GRPOSection, reward: np.ndarray, done: np.ndarray, present: np.ndarray, *, most: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the advantages of decisions, and their weights in the loss, of a rollout of groups.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Compare the plays of groups, and return what follows for each decision of a rollout.
 
     A play is worth the sum of an agent's rewards, and is compared with what the same agent got in the other plays of
     its group: those of the same number in the `grpo.samples` environments side by side. A group may lack plays, as
@@ -131,8 +137,9 @@ def advantages(
       most: steps of the longest play that there can be.
 
     Returns:
-      Both float32 ``[time, environments, agents]``. The weights of all decisions that count add up to 1, less those
-      that have no gradient: of these the weight is 0.
+      The advantages, float32 ``[time, environments, agents]``, 0 if they are `fit`. The mean worth of the group's other
+      plays, 0 without any, and whether there are some, float32 ``[..., 2]``. And the weights in the loss, float32
+      ``[time, environments, agents]``; those of all decisions that count add up to 1.
     """
     steps, environments, agents = present.shape
     number = np.cumsum(done, axis=0) - done  # of a play in its environment
@@ -147,22 +154,60 @@ def advantages(
     counts = np.flatnonzero(np.bincount(each[mask], minlength=plays * agents))
     group = np.arange(plays) // environments * environments + np.arange(plays) % environments // settings.samples
     group = (group[:, None] * agents + np.arange(agents)).ravel()
-    of_play = np.zeros(plays * agents, np.float32)
-    of_play[counts] = grpo.advantages(worth[counts].astype(np.float32), group[counts], settings.advantage)
+    size = np.bincount(group[counts], minlength=len(group))[group] - 1
+    total = np.bincount(group[counts], worth[counts], len(group))[group] - worth
+    others = np.stack([np.where(size > 0, total / np.maximum(size, 1), 0), size > 0], axis=-1)[each]
 
+    of_play = np.zeros(plays * agents, np.float32)
+    if settings.advantage is not Advantage.FITTED:
+        of_play[counts] = grpo.advantages(worth[counts].astype(np.float32), group[counts], settings.advantage)
     left, to_end = np.zeros(done.shape, np.int32), np.zeros(environments, np.int32)
     for time in reversed(range(steps)):
         left[time] = to_end = np.where(done[time], 0, to_end + 1)
     advantage = np.where(mask, of_play[each] * np.float32(settings.gae_lambda) ** left[..., None], 0)
 
     lengths = np.bincount(play.ravel(), mask.sum(axis=-1).ravel(), plays)
-    total = grpo.denominator(settings, int(mask.sum()), int((lengths > 0).sum()), most * agents)
-    weight = mask / max(total, 1)
+    divisor = grpo.denominator(settings, int(mask.sum()), int((lengths > 0).sum()), most * agents)
+    weight = mask / max(divisor, 1)
     if settings.aggregation is Aggregation.SEQUENCE_MEAN:
         weight /= np.maximum(lengths[play], 1)[..., None]
-    if settings.needs_advantage:
-        weight = np.where(advantage != 0, weight, 0)
-    return advantage.astype(np.float32), weight.astype(np.float32)
+    return advantage.astype(np.float32), others.astype(np.float32), weight.astype(np.float32)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def fit(actor: Actor, settings: GRPOSection, rollout: Rollout, others: Array) -> Array:
+    """Return advantages against a baseline that is fitted to each lane's rollout by least squares.
+
+    The baseline is linear in the features of what an agent sees, in their mean over its team, and in what the group's
+    other plays are worth. It is made anew from every rollout, so that nothing is learned beside the policy.
+
+    Args:
+      others: see `compare`.
+
+    Returns:
+      float32 ``[lanes, time, environments, agents]`` with a mean of 0 and a deviation of 1 over the decisions.
+    """
+
+    def one(rollout: Rollout, others: Array) -> Array:
+        present = rollout.present[..., None].astype(jnp.float32)
+        own = actor.features(rollout.view) * present
+        team = jnp.sum(own, axis=2, keepdims=True) / jnp.maximum(jnp.sum(present, axis=2, keepdims=True), 1)
+        rows = jnp.concatenate([own, jnp.broadcast_to(team, own.shape), others, present], axis=-1) * present
+
+        def back(follows: jax.Array, step: Rollout) -> tuple[jax.Array, jax.Array]:
+            follows = jnp.asarray(step.reward + ppo.DISCOUNT * follows * ~step.done[:, None])
+            return follows, follows
+
+        to_come = jax.lax.scan(back, jnp.zeros_like(rollout.reward[0]), rollout, reverse=True)[1] * present[..., 0]
+        flat = rows.reshape(-1, rows.shape[-1])
+        gram = flat.T @ flat + RIDGE * jnp.eye(flat.shape[1])
+        value = rows @ jnp.linalg.solve(gram, flat.T @ to_come.reshape(-1))
+        advantage = ppo.estimate_advantages(rollout.replace(value=value), jnp.zeros_like(value[0]), settings.gae_lambda)
+        count = jnp.maximum(jnp.sum(present), 1)
+        centred = (advantage - jnp.sum(advantage * present[..., 0]) / count) * present[..., 0]
+        return centred / (jnp.sqrt(jnp.sum(centred**2) / count) + 1e-5)
+
+    return jax.vmap(one)(rollout, others)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -279,6 +324,8 @@ def update(
         return found, {"loss": value} | {name: total / count for name, total in sums.items()}
 
     def one(learner: Learner, played: Played, rollout: Rollout, advantage: Array, weight: Array, key: Array) -> Any:
+        if settings.needs_advantage:  # else nothing has a gradient
+            weight = jnp.where(advantage != 0, weight, 0)
         against = jnp.zeros_like(advantage)
         if settings.kl_coefficient > 0:
 

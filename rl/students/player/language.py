@@ -82,6 +82,11 @@ class LanguageActor:
             value = hidden @ parameters["value"]["w"] + parameters["value"]["b"]
         return log_probabilities(hidden @ moves.T, legal), value
 
+    def features(self, views: Array) -> jax.Array:
+        """Return 1 for each phrase that a view has, 0 for the others."""
+        parts = [jax.nn.one_hot(views[..., i], len(part)) for i, part in enumerate(view.phrases())]
+        return jnp.concatenate(parts, axis=-1)
+
     def adapt(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
         """Return the optimizer as it is, but phrases of the vocabulary learn by their properties."""
         return optimizer if self.first is None else _by_properties(optimizer, self.first)

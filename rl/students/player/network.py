@@ -97,6 +97,10 @@ class NetworkActor:
         """The view of an agent."""
         return Surroundings(self.settings.radius, self.episode_steps)
 
+    def features(self, view: tuple[Array, Array]) -> jax.Array:
+        """Return the window as zeros and ones, and the numbers."""
+        return flatten(view)
+
     def adapt(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
         """Return the optimizer as it is."""
         return optimizer

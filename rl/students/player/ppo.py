@@ -157,7 +157,7 @@ def update(
         )
         states, _, view, legal = environments
         last = decide(actor, learner.parameters, frozen, view, legal, states.positions != ABSENT)[1]
-        advantage = _advantages(rollout, last)
+        advantage = estimate_advantages(rollout, last, GAE_LAMBDA)
         played = rollouts.count(played, rollout, advantage)
         rows = rollout, advantage, advantage + rollout.value
         learner, metrics = make_passes(
@@ -178,7 +178,7 @@ def update(
     return learner, playing, metrics
 
 
-def _advantages(rollout: Rollout, last_value: Array) -> Array:
+def estimate_advantages(rollout: Rollout, last_value: Array, gae_lambda: float) -> Array:
     """Return generalised advantage estimates (Schulman et al. 2016), float32 ``[time, environments, agents]``.
 
     An episode that runs out of steps is over like any other: the actor sees how much of it is left.
@@ -188,7 +188,7 @@ def _advantages(rollout: Rollout, last_value: Array) -> Array:
         advantage, next_value = carry
         goes_on = 1.0 - step.done.astype(jnp.float32)[:, None]
         error = step.reward + DISCOUNT * next_value * goes_on - step.value
-        advantage = error + DISCOUNT * GAE_LAMBDA * goes_on * advantage
+        advantage = error + DISCOUNT * gae_lambda * goes_on * advantage
         return (jnp.asarray(advantage), step.value), advantage
 
     return jax.lax.scan(back, (jnp.zeros_like(last_value), last_value), rollout, reverse=True)[1]
