@@ -60,6 +60,10 @@ API_LOG = "api.jsonl"
 """File of a run with a line for every time that its engineer asked a server: how, and the tokens it counted."""
 
 
+SHORT = 480
+"""Characters of a message that is shown: as many as 28 kinds in terse words may take, and no page of sentences."""
+
+
 def check(config: Config) -> None:
     """Find out without a run whether its engineer could be made; no server is asked.
 
@@ -214,10 +218,16 @@ def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
 
 
 def _recorded(recorder: Recorder, generate: Generate) -> Generate:
-    """Wrap a generation so that each message is kept in the run's directory; of several attempts the last one's."""
+    """Wrap a generation so that each message is kept in the run's directory, and shown if it is short.
+
+    Of several attempts the last one's is kept.
+    """
 
     def recorded(message: str, grammar: str, key: jax.Array) -> Generation:
-        recorder.directory.write(f"rounds/{recorder.progress.round}/context.md", message + "\n")
+        k, words = recorder.progress.round, "; ".join(message.splitlines())
+        recorder.directory.write(f"rounds/{k}/context.md", message + "\n")
+        if len(words) <= SHORT:
+            recorder.display.say(f"round {k}: reads {words}")
         return generate(message, grammar, key)
 
     return recorded

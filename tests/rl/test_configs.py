@@ -35,7 +35,7 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "smollm2-135m": (1, 6 * GIB),
     "smollm2-turns": (1, 16 * USABLE),
 }
-COMPARISONS = ("tiny", "language", "contexts", "small", "lab", "families", "turns", "base")
+COMPARISONS = ("tiny", "language", "contexts", "small", "lab", "families", "turns", "turns-ppo", "base")
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 
 

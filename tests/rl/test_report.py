@@ -119,7 +119,7 @@ def test_a_run_that_has_only_begun_is_reported(copy):
     as_file(copy / "metrics.jsonl", "".join(row + "\n" for row in rows))
     page = write(copy)
     assert "From before to warm start, valid plans on validation went from 0 % to " in Page(page).text
-    assert {path.stem for path in page.parent.glob("*.png")} == {"learning", "failures", "samples"}
+    assert {path.stem for path in page.parent.glob("*.png")} == {"learning", "kinds", "failures", "samples"}
 
 
 def evidence_of(valid: dict[int, int], holes: dict[int, int], conflicts: dict[int, int], n: int = 100) -> Evidence:
