@@ -72,6 +72,7 @@ PLAYER = """
 base: lab.yaml
 student: {actor: ACTOR,
           episode_steps: 6, environments: 8, rollout_steps: 8, updates: 2, LEARNER}
+GRPO
 lake: {kinds: [3, 4]}
 rounds: {count: 3, instances: 16}
 validation: {kinds: [4], instances: 12, samples: 1, holes: [0.2, 0.4]}
@@ -79,6 +80,11 @@ engineer: {kind: ENGINEER, max_thinking_tokens: 8, max_answer_tokens: 128}
 """
 ENGINEERS = {"network": "learnability", "language": "checkpoint, temperature: 1.5"}
 """The engineer of each player."""
+LEARNERS = {
+    "network": ("ppo: {epochs: 1, minibatches: 2}", ""),
+    "language": ("learner: grpo", "grpo: {samples: 4, minibatches: 2, kl_coefficient: 0.1, advantage: fitted}"),
+}
+"""What trains each player: values of the section student, and GRPO's."""
 REWARDS = {"exact": "optimal", "outcome": "paper"}
 """The reward that goes with each credit."""
 KINDS = {
@@ -200,7 +206,9 @@ def write_micro(folder: Path, credit: str, student: str = "policy") -> None:
     (folder / "shape.json").write_text(json.dumps(SHAPE), encoding="utf-8")
     settings = MICRO.replace("CREDIT", credit).replace("REWARD", REWARDS[credit])
     if student in ENGINEERS:
+        learner, section = LEARNERS[student]
         settings = PLAYER.replace("ACTOR", student).replace("ENGINEER", ENGINEERS[student])
+        settings = settings.replace("LEARNER", learner).replace("GRPO", section)
     if student == "language":
         settings = settings.replace("{actor: language,", "{actor: language, turns: {chunk: 8, rehearsals: 2},")
     if student != "network":

@@ -44,6 +44,7 @@ from side_by_side import fail, write_rows
 from engineer import PastRound
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
+from rl.config import SHIPPED
 from rl.model.presets import PRESETS
 from rl.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, draw, panels
 
@@ -259,7 +260,16 @@ class Trainer:
         settings = {text.split("=")[0]: text for text in overrides}  # the last one wins, and each may be given once
         with run.with_name(run.name + ".log").open("a", encoding="utf-8") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "rl.train", "--run", str(run), *settings.values()],
+                [
+                    sys.executable,
+                    "-m",
+                    "rl.train",
+                    "--config",
+                    str(SHIPPED / "tiny.yaml"),
+                    "--run",
+                    str(run),
+                    *settings.values(),
+                ],
                 stdout=log,
                 stderr=log,
                 env=os.environ | {"PYTHONPATH": f"{Path(__file__).parent}:{os.environ['PYTHONPATH']}"},  # for `target`

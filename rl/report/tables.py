@@ -14,10 +14,10 @@ from rl.report.run import RATIOS, Round, Run, Stage, read
 
 
 def table_text(run_dir: str | Path) -> str:
-    """Write a run's validations and configurations as plain text of at most 80 columns."""
+    """Write a run's validation by sampled answers, or by greedy ones, and its designs as text of at most 80 columns."""
     run = read(run_dir)
     validations = validation_tables(run)
-    shown = (validations["valid"], validations.get("sampled"), config_table(run))
+    shown = (validations.get("sampled") or validations["valid"], config_table(run))
     return "\n\n".join(table.to_text() for table in shown if table)
 
 
@@ -97,14 +97,14 @@ def percent(share: Share | None) -> str:
 
 
 def config_table(run: Run) -> Table | None:
-    """Show the configurations of all rounds as requested, of the kinds that engineers gave boards to."""
-    title, rounds = "Configurations as requested: data / hole / wait", dict(enumerate(past.name for past in run.rounds))
+    """Show the shares of boards that each round asked for, of the kinds that engineers gave boards to."""
 
     def cell(kind: Kind, i: int) -> str:
-        past = run.rounds[i]
-        return ratios(past.requested(kind, ratio) for ratio in RATIOS) if past.requested(kind, "data") else "-"
+        share = run.rounds[i].requested(kind, "data")
+        return f"{100 * share:.0f}" if share else "-"
 
-    return Table.grid(title, run.row_name, run.chosen, rounds, cell) if rounds else None
+    rounds = dict(enumerate(past.name for past in run.rounds))
+    return Table.grid("Boards asked for, % of each round", run.row_name, run.chosen, rounds, cell) if rounds else None
 
 
 def ratios(values: Iterable[float | None]) -> str:
