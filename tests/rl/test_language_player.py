@@ -26,7 +26,7 @@ from jaxlake.levels import stack
 from jaxlake.state import Params
 from jaxlake.testing import check_actor
 from jaxlake.types import Action
-from rl.config import Config, ConfigError, StudentSection
+from rl.config import Config, ConfigError
 from rl.judge.answers import GREEDY, judge
 from rl.model import lora, weights
 from rl.model.decoder import create
@@ -99,8 +99,7 @@ def config(tmp_path_factory) -> Config:
 def made(config):
     """An actor, its policy, and parameters with a value that is not zero."""
     policy, parameters = Policy.create(config, jax.random.key(0))
-    turns = config.student.turns
-    actor, policy, parameters = language.make_actor(policy, StudentSection(turns=turns), parameters, jax.random.key(1))
+    actor, policy, parameters = language.make_actor(policy, config.student, parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
     value = {"w": jax.random.normal(jax.random.key(2), (policy.shape.hidden_size,)), "b": jnp.ones(())}
     return actor, policy, {"model": trained, "value": value}, frozen
