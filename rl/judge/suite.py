@@ -116,14 +116,21 @@ class Evaluation:
         facts = [f"{about['suite']} suite, {of}, {answers} each, {how}; {about['model']}"]
         if missing := self.samples * len(scores.benchmark) - int(scores.answers.sum()):
             facts.append(f"{missing:,} answers are missing and count as invalid.")
+        unit = "steps" if self._plays else "tokens"
         if (mean := self.lengths["mean"]) is not None:
-            facts.append(f"Answers have {mean:.1f} tokens on average, nine in ten at most {self.lengths['p90']:.0f}.")
+            facts.append(f"Answers have {mean:.1f} {unit} on average, nine in ten at most {self.lengths['p90']:.0f}.")
         if cut := self.lengths["truncated"]:
+            section, limit = ("student", "episode_steps") if self._plays else ("text", "max_new_tokens")
             facts.append(
-                f"{cut:.1f} % of the answers were cut off at text.max_new_tokens = "
-                f"{about['max_new_tokens']:,}; with more room some of them may be valid."
+                f"{cut:.1f} % of the answers were cut off at {section}.{limit} = {about[limit]:,}; with more room some "
+                "of them may be valid."
             )
         return facts
+
+    @property
+    def _plays(self) -> bool:
+        """Whether the answers are plays, and no texts."""
+        return "episode_steps" in self.about
 
     def _pass_at(self) -> Table:
         means = {k: {row.num_agents: row.mean for row in scores.rows} for k, scores in self.chances.items()}
@@ -138,7 +145,8 @@ class Evaluation:
 
     def _beside_published(self) -> Table:
         # The last row of a number of agents is over all its boards.
-        means = {(OURS, r.num_agents): (r.mean.valid, r.mean.optimal) for r in self.scores.rows if r.num_agents}
+        ours = f"{OURS}, turn by turn" if self._plays else OURS  # the published models write whole plans
+        means = {(ours, r.num_agents): (r.mean.valid, r.mean.optimal) for r in self.scores.rows if r.num_agents}
         agents = {number: f"{number} agents" for _, number in means}
         means |= {(row.model, row.num_agents): row.mean for row in published().rows}
         return Table.grid(

@@ -35,7 +35,9 @@ def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch)
     monkeypatch.setattr("jaxlake.benchmark.load", lambda name: boards)
     monkeypatch.setattr(asking, "CALL", 1)  # 16 boards a call
     assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 0
-    assert "published" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "published" in shown and "this model, turn by turn " in shown and "steps on average" in shown
+    assert "text.max_new_tokens" not in shown
     scores = json.loads((run / "evaluations/benchmark/scores.json").read_text())
     answers = load_player(Config(**LAB), run / "final").answer(boards.instances, 1, GREEDY, jax.random.key(0), print)
     lines = [json.loads(line) for line in (run / "evaluations/benchmark/answers.jsonl").read_text().splitlines()]
