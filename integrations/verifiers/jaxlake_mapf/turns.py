@@ -39,10 +39,15 @@ class Game:
         agent = len(self._moves)
         return f"Agent {agent + 1} of {self._count}: {view.text(np.asarray(self._now.observation)[agent])}"
 
+    @property
+    def legal(self) -> np.ndarray:
+        """Return which moves the agent that is asked next may make, bool ``[5]``; the others count as waiting."""
+        return np.asarray(self._now.legal_actions)[len(self._moves)]
+
     def play(self, reply: str) -> None:
         """Take the answer to ``message``; with that of the last agent all move."""
         move = view.read_move(reply)
-        if move is None or not np.asarray(self._now.legal_actions)[len(self._moves), move]:
+        if move is None or not self.legal[move]:
             move = Action.WAIT
             self.unreadable += 1
         self._moves.append(move)
