@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from lab import LAB, NETWORK, SMALL, WEIGHTS, Linear, batched, boards, whole
+from lab import LAB, NETWORK, SMALL, WEIGHTS, Linear, batched, boards, content, whole
 
 from engineer.evidence import CHECKS
 from jaxlake import Params
@@ -228,13 +228,6 @@ def test_a_network_learns_small_boards():
     boards, optima = held_out.instances, np.asarray(held_out.solutions.cost)
     answers = player.answer(boards, 1, SamplingParams(), jax.random.key(2), print)
     assert judge(boards, optima, answers, Objective.SUM_OF_COSTS).valid.mean() > 0.6
-
-
-def content(folder):
-    """All that two equal runs have in common, by name."""
-    left_out = {"checkpoints", "report", "lock", "timings.jsonl"}
-    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    return {str(name): (folder / name).read_bytes() for name in names if not left_out & {*name.parts}}
 
 
 @pytest.mark.heavy

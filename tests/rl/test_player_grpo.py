@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from lab import LAB, NETWORK, SMALL, WEIGHTS, Linear, batched, boards, turns, whole
+from lab import LAB, NETWORK, SMALL, WEIGHTS, Linear, batched, boards, content, turns, whole
 from shapes import SMALL_JSON
 
 from jaxlake.config import LakeConfig
@@ -306,12 +306,6 @@ def test_a_lane_learns_the_same_alone_and_beside_others():
             jax.tree.leaves(lane_of(together.parameters, lane)), jax.tree.leaves(alone.parameters), strict=True
         ):
             np.testing.assert_allclose(ours, theirs[0], atol=2e-5)
-
-
-def content(folder):
-    left_out = {"checkpoints", "report", "lock", "timings.jsonl"}
-    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    return {str(name): (folder / name).read_bytes() for name in names if not left_out & {*name.parts}}
 
 
 @pytest.mark.heavy

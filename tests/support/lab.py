@@ -84,3 +84,10 @@ def whole(folder, config: Config):
     finally:
         directory.close()
     return folder
+
+
+def content(folder):
+    """All that two equal runs have in common, by name."""
+    left_out = {"checkpoints", "report", "lock", "timings.jsonl"}
+    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    return {str(name): (folder / name).read_bytes() for name in names if not left_out & {*name.parts}}

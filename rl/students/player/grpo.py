@@ -294,14 +294,11 @@ def update(
 ) -> tuple[Learner, Played, dict[str, Array]]:
     """Pass over the rollout of each lane `grpo.iterations` times, and add its plays to those of the round."""
 
-    def chosen_by(parameters: Any, view: Any, legal: Array, wanted: Array) -> Array:
-        logits, _ = decide(actor, parameters, frozen, view, legal, wanted)
+    def tempered(logits: Array, legal: Array) -> Array:
         return log_probabilities(logits / settings.temperature, legal)
 
     def loss(parameters: Any, rows: _Decisions) -> tuple[jax.Array, dict[str, jax.Array]]:
-        logits = log_probabilities(
-            actor.forward(parameters, frozen, rows.view, rows.legal)[0] / settings.temperature, rows.legal
-        )
+        logits = tempered(actor.forward(parameters, frozen, rows.view, rows.legal)[0], rows.legal)
         mask = rows.weight > 0
         losses, described = grpo.token_losses(
             of_action(logits, rows.action),
@@ -331,7 +328,8 @@ def update(
 
             def at(step: tuple[Any, Array, Array, Array]) -> Array:
                 view, legal, action, weight = step
-                return of_action(chosen_by(reference, view, legal, weight > 0), action)
+                logits, _ = decide(actor, reference, frozen, view, legal, weight > 0)
+                return of_action(tempered(logits, legal), action)
 
             against = jax.lax.map(at, (rollout.view, rollout.legal, rollout.action, weight))
         rows = _Decisions(

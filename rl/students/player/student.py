@@ -81,7 +81,10 @@ class PlayerStudent(Generic[StateT]):
             raise ConfigError("student.kind = player learns in one process; start it without --processes")
         self.config, self.settings = config, config.student
         self.name = config.student.learner.upper()
-        self.rate = f"{'student.ppo' if config.by_ppo else 'grpo'}.learning_rate"
+        key, rate = (
+            ("student.ppo", config.student.ppo.learning_rate) if config.by_ppo else ("grpo", config.grpo.learning_rate)
+        )
+        self.rate = f"{key}.learning_rate than {rate:g}"
         if extensions.is_own(reward := config.student.reward):  # now, and not after the warm start
             extensions.find("student.reward", reward)
         self.validation: Dataset
@@ -187,11 +190,11 @@ class PlayerStudent(Generic[StateT]):
         learner = jax.tree.map(lambda x: jnp.repeat(x, len(boards), axis=0), self.state.learner)
         levels = lanes([part.instances for part in boards])
         optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
-        taught, settings = (learner, levels, optima, jnp.stack(list(keys)), check), self.config.grpo
+        taught = learner, levels, optima, jnp.stack(list(keys)), check
         if self.config.by_ppo:
             return ppo.train_round(self.actor, self.settings, self.frozen, *taught)
         return grpo.train_round(
-            self.actor, self.settings, settings, self.optimizer, self.frozen, self.reference, *taught
+            self.actor, self.settings, self.config.grpo, self.optimizer, self.frozen, self.reference, *taught
         )
 
     exploration = SamplingParams()
