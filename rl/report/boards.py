@@ -11,8 +11,8 @@ from jaxlake import render
 from rl.report.run import Run
 from rl.run.samples import cost, instance_of, lost_parts, plan_of, verdict
 
-COLUMNS = 4
-"""Columns of boards in the picture of samples."""
+ROWS, COLUMNS = 5, 4
+"""Largest number of validations, and number of boards, in the picture of samples."""
 NEAR = 80
 """Characters of an answer that a caption shows on either side of the part that loses the last valid plan."""
 
@@ -33,11 +33,11 @@ class Walk(NamedTuple):
 
 
 def samples(run: Run) -> Figure | None:
-    """Draw a row per validation, a board per column: the same boards each time, from the smallest to the largest."""
+    """Draw validations from the first to the last in rows, the same boards in columns, from the smallest to the largest."""
     stages = [stage for stage in run.stages if stage.samples]
     if not stages:
         return None
-    chosen = _spread(stages[0].samples)
+    chosen, stages = _spread(stages[0].samples), [stages[i] for i in _evenly(len(stages), ROWS)]
     height = 2.55 * len(stages)
     figure = Figure(figsize=(2.3 * len(chosen) + 0.4, height))
     grid = figure.subplots(len(stages), len(chosen), squeeze=False)
@@ -72,7 +72,12 @@ def _walk(sample: dict[str, Any], when: str) -> Walk:
 
 def _spread(samples: Sequence[dict[str, Any]]) -> list[int]:
     ordered = sorted(range(len(samples)), key=lambda i: samples[i]["instance"]["size"])
-    return [ordered[i] for i in np.unique(np.linspace(0, len(ordered) - 1, COLUMNS).astype(int))]
+    return [ordered[i] for i in _evenly(len(ordered), COLUMNS)]
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    """Return at most so many places, from the first to the last of `count`."""
+    return np.unique(np.linspace(0, count - 1, most).astype(int)).tolist()
 
 
 def _draw(axes: Axes, sample: dict[str, Any]) -> None:

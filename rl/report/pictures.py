@@ -180,7 +180,7 @@ PICTURES: dict[str, style.Drawing] = {
     "failures.png": (_failures, "Greedy answers that fail, by their first failing check."),
     "samples.png": (
         boards.samples,
-        "The same boards at each validation, with the plans that the policy answered; no paths where the "
+        "The same boards through the validations, with the plans that the policy answered; no paths where the "
         "answer could not be read.",
     ),
 }
