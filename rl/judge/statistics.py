@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import nctdtrinc, stdtrit
 
 from engineer.evidence import wilson
 
 COVERED = 0.95
 """Probability that every interval is meant to cover."""
+POWER = 0.8
+"""Probability that a difference is found of which it is said that it could be."""
 RESAMPLES = 10_000
 ENDS = [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2]
 """Percentiles between which that much lies."""
@@ -83,6 +85,19 @@ class Interval:
         if self.t_low is None or self.t_high is None:
             return False
         return min(self.low, self.t_low) > 0 or max(self.high, self.t_high) < 0
+
+    @property
+    def detectable(self) -> float | None:
+        """The true mean that Student's interval would tell from 0 in `POWER` of all such samples; None for one seed.
+
+        From the noncentral t distribution, with the deviation over the seeds that was measured.
+        """
+        count = len(self.by_seed)
+        if count < 2:
+            return None
+        critical = stdtrit(count - 1, (1 + COVERED) / 2)
+        error = np.std(self.by_seed, ddof=1) / math.sqrt(count)
+        return float(nctdtrinc(count - 1, 1 - POWER, critical) * error)
 
 
 def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:

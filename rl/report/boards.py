@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxlake import render
+from rl.report import style
 from rl.report.run import Run
 from rl.run.samples import cost, instance_of, lost_parts, plan_of, verdict
 
@@ -33,11 +33,11 @@ class Walk(NamedTuple):
 
 
 def samples(run: Run) -> Figure | None:
-    """Draw validations from the first to the last in rows, the same boards in columns, from the smallest to the largest."""
+    """Draw validations in rows and the same boards in columns, from the smallest to the largest."""
     stages = [stage for stage in run.stages if stage.samples]
     if not stages:
         return None
-    chosen, stages = _spread(stages[0].samples), [stages[i] for i in _evenly(len(stages), ROWS)]
+    chosen, stages = _spread(stages[0].samples), [stages[i] for i in style.evenly(len(stages), ROWS)]
     height = 2.55 * len(stages)
     figure = Figure(figsize=(2.3 * len(chosen) + 0.4, height))
     grid = figure.subplots(len(stages), len(chosen), squeeze=False)
@@ -72,12 +72,7 @@ def _walk(sample: dict[str, Any], when: str) -> Walk:
 
 def _spread(samples: Sequence[dict[str, Any]]) -> list[int]:
     ordered = sorted(range(len(samples)), key=lambda i: samples[i]["instance"]["size"])
-    return [ordered[i] for i in _evenly(len(ordered), COLUMNS)]
-
-
-def _evenly(count: int, most: int) -> list[int]:
-    """Return at most so many places, from the first to the last of `count`."""
-    return np.unique(np.linspace(0, count - 1, most).astype(int)).tolist()
+    return [ordered[i] for i in style.evenly(len(ordered), COLUMNS)]
 
 
 def _draw(axes: Axes, sample: dict[str, Any]) -> None:

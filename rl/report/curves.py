@@ -25,6 +25,7 @@ class Panel:
     """Curves on axes of their own.
 
     Attributes:
+      title: what the axes show; ``{}`` stands for the labels of the curves that a run has.
       curves: key of a metric, colour, and label; no label where the title says it.
       stacked: areas on top of each other, of those that are not always 0.
     """
@@ -49,10 +50,10 @@ def training(run: Run) -> Figure | None:
     for axes, (panel, curves) in zip(grid, shown, strict=True):
         _draw(axes, run, panel, curves)
         style.mark_rounds(axes, run.steps, named=False)
-        axes.set_title(panel.title, loc="left")
+        axes.set_title(panel.title.format(", ".join(label or "" for *_, label in curves)), loc="left")
         axes.set_xlim(0.5, len(run.steps) + 0.5)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        if axes.get_legend_handles_labels()[1]:
+        if len(axes.get_legend_handles_labels()[1]) > 1:
             axes.legend(fontsize=7.5, ncols=2, frameon=True, framealpha=0.8, edgecolor="none")
     return figure
 
@@ -109,7 +110,7 @@ _TRAINING = (
         ],
     ),
     Panel(
-        "truncated answers, clipped tokens, %",
+        "{}, %",
         [
             ("truncated", VERMILION, "truncated"),
             ("clipped_high", BLUE, "clipped high"),
@@ -117,9 +118,9 @@ _TRAINING = (
         ],
         scale=100,
     ),
-    Panel("entropy, nats a token", [("entropy", BLUE, None)]),
+    Panel("entropy, nats", [("entropy", BLUE, None)]),
     Panel(
-        "gradient norm, largest ratio",
+        "{}",
         [("gradient_norm", BLUE, "gradient norm"), ("ratio_max", ORANGE, "largest ratio")],
         log=True,
     ),

@@ -17,6 +17,8 @@ from rl.report.style import BLUE, CHECK_COLOURS, GREY, PURPLE, SKY, VERMILION
 
 NOTABLE = 0.01
 """Distance of a realised ratio from the requested one from which it is written."""
+WIDE = 6
+"""Rounds up to which a cell of the allocation has room for the realised ratio."""
 
 
 def draw_all(run: Run, names: Sequence[str] | None = None) -> dict[str, style.Picture]:
@@ -93,11 +95,12 @@ def _validation_points(axes: Axes, points: Sequence[tuple[float, Stage | None]],
 
 
 def _failures(run: Run) -> Figure:
-    """Draw failing answers in percent by kind, a panel per stage, stacked by first failing check."""
-    figure, panels = style.panels(len(run.stages), 2.1, run.axis_name, "first failing, %", abreast=5)
+    """Draw failing answers in percent by kind, stacked by first failing check, a panel for each of up to ten stages."""
+    stages = [run.stages[i] for i in style.evenly(len(run.stages), 10)]
+    figure, panels = style.panels(len(stages), 2.1, run.axis_name, "first failing, %", abreast=5)
     seen = [check for check in CHECKS if any(stage.evidence.first_failures[check] for stage in run.stages)]
     places = run.places(run.targets)
-    for axes, stage in zip(panels, run.stages, strict=True):
+    for axes, stage in zip(panels, stages, strict=True):
         rows = stage.evidence.by_kind
         at, bottom = [places[row.kind] for row in rows], np.zeros(len(rows))
         for check in seen:
@@ -111,7 +114,7 @@ def _failures(run: Run) -> Figure:
             axes.tick_params(axis="x", rotation=60, labelsize=7)
         axes.tick_params(axis="x", length=0)
     panels[0].set(ylim=(0, 104), yticks=range(0, 101, 20))
-    style.legend(figure, panels[:1], columns=1 + len(run.stages), side="upper")
+    style.legend(figure, panels[:1], columns=1 + len(stages), side="upper")
     return figure
 
 
@@ -122,8 +125,8 @@ def _allocation(run: Run) -> Figure | None:
     hole = {"size": "hole: share of cells", "kind": "hole: density"}[run.row_name]
     titles = {"data": "data: share of boards", "hole": hole, "wait": "wait: share of boards"}
     most = {"data": max(max(past.config.data) for past in run.rounds), "hole": MAX_HOLE, "wait": 1.0}
-    abreast = 3 if len(run.rounds) <= 6 else 1
-    figure, panels = style.panels(3, 0.45 * len(run.chosen) + 0.5, "round", run.axis_name, abreast)
+    few = len(run.rounds) <= WIDE
+    figure, panels = style.panels(3, (0.45 if few else 0.3) * len(run.chosen) + 0.5, "round", run.axis_name, 3)
     used = np.array([[bool(past.requested(kind, "data")) for past in run.rounds] for kind in run.chosen])
     for axes, ratio in zip(panels, RATIOS, strict=True):
         requested, realised = (
@@ -131,10 +134,10 @@ def _allocation(run: Run) -> Figure | None:
             for value in (Round.requested, Round.realised)
         )
         requested[~used] = np.nan  # the ratios of kinds without boards are nobody's choice
-        texts = [[f"{share:.2f}" for share in row] for row in requested]
-        for i, j in np.argwhere(np.abs(realised - requested) > NOTABLE):
-            texts[i][j] += f"\n({realised[i, j]:.2f})"
-        style.heat(axes, requested / most[ratio], texts, 8)
+        texts = [[f"{share:.2f}".removeprefix("0") for share in row] for row in requested]
+        for i, j in np.argwhere(np.abs(realised - requested) > NOTABLE) if few else ():
+            texts[i][j] += f"\n({realised[i, j]:.2f})".replace("(0", "(")
+        style.heat(axes, requested / most[ratio], texts, 8 if few else 7)
         axes.set_title(titles[ratio])
         axes.set_yticks(range(len(run.chosen)), list(map(str, run.chosen)))
         axes.set_xticks(range(len(run.rounds)), [str(past.index) for past in run.rounds])
@@ -167,7 +170,10 @@ PICTURES: dict[str, style.Drawing] = {
         "Training and validation over the run. Points are validations with 95 % intervals; dashed lines "
         "mark where the environment was redesigned.",
     ),
-    "kinds.png": (_kinds, "The valid share of each kind of boards, after each round."),
+    "kinds.png": (
+        _kinds,
+        "The valid share of each kind of boards after each round; 5x4 has 5 x 5 cells and four agents, and 5 has two.",
+    ),
     "training.png": (
         curves.training,
         "The answers of each step and the update made on them; thick lines are running "
@@ -175,7 +181,8 @@ PICTURES: dict[str, style.Drawing] = {
     ),
     "allocation.png": (
         _allocation,
-        "The environment of each round as requested, and in brackets as realised on its boards where that differs.",
+        "The environment of each round as requested, of kinds that engineers gave boards to; in brackets as realised "
+        "where that differs, if there are at most six rounds.",
     ),
     "failures.png": (_failures, "Greedy answers that fail, by their first failing check."),
     "samples.png": (

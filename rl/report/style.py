@@ -59,6 +59,11 @@ def running_mean(series: np.ndarray, window: int) -> np.ndarray:
     return np.array([part[~np.isnan(part)].mean() if not np.isnan(part).all() else np.nan for part in near])
 
 
+def evenly(count: int, most: int) -> list[int]:
+    """Return at most so many places, from the first to the last of `count`."""
+    return np.unique(np.linspace(0, count - 1, most).astype(int)).tolist()
+
+
 def in_order(count: int) -> list[Any]:
     """Return colours from light to dark; cividis keeps that order under colour-vision deficiencies."""
     return [matplotlib.colormaps["cividis"](share) for share in np.linspace(0.85, 0.15, count)]

@@ -113,28 +113,40 @@ def ratios(values: Iterable[float | None]) -> str:
 
 
 def round_table(run: Run, current: Round) -> Table:
-    """Show by kind the evidence before a round, its changes, and the boards."""
+    """Show a round's design, its changes and boards, and the evidence before it, for kinds with boards then or now.
+
+    The evidence is the validation's greedy answers or, of kinds that are not validated, the answers in training.
+    """
     previous = next((past for past in run.rounds if past.index == current.index - 1), None)
     stage = run.stage(previous.name) if previous else None
-    evidence = {row.kind: row for row in stage.evidence.by_kind} if stage else {}
+    training = stage.evidence.training if stage else None
+    seen = (*(training.by_kind if training else ()), *(stage.evidence.by_kind if stage else ()))
+    evidence = {row.kind: row for row in seen}
+
+    def of(past: Round | None, kind: Kind, ratio: str) -> str:
+        return (
+            _short(past.requested(kind, ratio)) if past and (ratio == "data" or past.requested(kind, "data")) else "-"
+        )
 
     def change(kind: Kind, ratio: str) -> str:
-        before, after = ("-" if past is None else _short(past.requested(kind, ratio)) for past in (previous, current))
-        return after if before in ("-", after) else f"{before} → {after}"
+        before, after = (of(past, kind, ratio) for past in (previous, current))
+        return after if "-" in (before, after) or before == after else f"{before} → {after}"
 
     rows = []
-    for kind in sorted({*evidence, *current.config.kinds}):
+    for kind in sorted({*current.config.kinds, *(previous.config.kinds if previous else ())}):
+        if not any(past and past.requested(kind, "data") for past in (previous, current)):
+            continue
         rates = ("-",) * 4
         if row := evidence.get(kind):
             counts = (row.valid, row.first_failures["hole_free"], row.first_failures["conflict_free"])
             learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
             rates = (*(Share.of(count, row.n).text() for count in counts), learnable)
         changes = (change(kind, ratio) for ratio in RATIOS)
-        boards = "-" if current.realised(kind, "data") is None else ratios(current.realised(kind, r) for r in RATIOS)
-        rows.append((str(kind), *rates, *changes, boards))
-    title = f"The evidence before {current.name}, its changes, and the boards as realised: data / hole / wait"
+        boards = ratios(current.realised(kind, r) for r in RATIOS) if current.realised(kind, "data") else "-"
+        rows.append((str(kind), *changes, boards, *rates))
+    title = f"The design of {current.name}, its boards as realised (data / hole / wait), and the evidence before it"
     rates = ("valid %", "hole %", "conflict %", "learnable %")
-    header = (run.row_name, *rates, *RATIOS, "realised")
+    header = (run.row_name, *RATIOS, "realised", *rates)
     known = [column for column in zip(header, *rows, strict=True) if {*column[1:]} != {"-"}]
     header, *rows = zip(*known, strict=True)
     return Table(title, header, rows)

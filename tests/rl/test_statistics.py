@@ -54,6 +54,17 @@ def test_bootstrap_of_three_seeds_reaches_from_the_least_to_the_largest():
     assert (interval.low, interval.high) == pytest.approx((0.1, 0.4))
 
 
+def test_four_of_five_samples_around_a_detectable_difference_tell_it_from_zero():
+    rng = np.random.default_rng(0)
+    sample = rng.normal(0, 0.05, 6)
+    sample *= 0.05 / sample.std(ddof=1)
+    detectable = seed_interval(sample).detectable
+    assert seed_interval(sample[:1]).detectable is None
+    drawn = rng.normal(detectable, 0.05, (20_000, 6))
+    found = drawn.mean(axis=1) - 2.5706 * drawn.std(axis=1, ddof=1) / 6**0.5 > 0  # Student's t of five degrees
+    assert found.mean() == pytest.approx(0.8, abs=0.01)
+
+
 def test_interval_of_a_ratio_is_that_of_a_plain_loop():
     rng = np.random.default_rng(3)
     denominator = rng.uniform(0.1, 0.9, 12)

@@ -46,7 +46,8 @@ def notes(comparison: ComparisonResult) -> Iterator[str]:
         "All intervals are of 95 %. Differences on held-out boards are means over the sizes, on the same boards and "
         "seeds; their bootstrap draws seeds and boards. * marks a difference whose interval of Student's t over the "
         "seeds excludes 0 too; by chance alone a few of many do. Wilson's intervals know of no other seeds: they are "
-        "too narrow to compare engineers by."
+        "too narrow to compare engineers by. Detectable is the true difference that Student's interval would find in "
+        "four of five comparisons of as many seeds: what is smaller could not have been seen, and is not excluded."
     )
     if len(seeds) > 1:
         yield "Not all engineers have the same seeds yet: compare their differences, which are paired, and no shares."
@@ -111,9 +112,11 @@ def _held_out_tables(comparison: ComparisonResult) -> Iterator[Table]:
 
 
 def _seed_table(title: str, less: Mapping[str, Interval]) -> Iterator[Table]:
-    rows = [(name, _difference(one), _t(one), _by_seed(one.by_seed)) for name, one in less.items()]
+    rows = [
+        (name, _difference(one), _t(one), _points(one.detectable), _by_seed(one.by_seed)) for name, one in less.items()
+    ]
     if rows:
-        yield Table(title, ("engineer", "bootstrap", "t interval", "by seed"), rows)
+        yield Table(title, ("engineer", "bootstrap", "t interval", "detectable", "by seed"), rows)
 
 
 def _difference(interval: Interval) -> str:
@@ -132,6 +135,10 @@ def _t(interval: Interval) -> str:
     if interval.t_low is None or interval.t_high is None:
         return "-"
     return f"[{100 * interval.t_low:+.1f} {100 * interval.t_high:+.1f}]"
+
+
+def _points(difference: float | None) -> str:
+    return "-" if difference is None else f"{100 * difference:.1f}"
 
 
 def _by_seed(values: Sequence[float]) -> str:
