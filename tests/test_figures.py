@@ -1,0 +1,47 @@
+"""What pages quote is what docs/figures.yaml has."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+figures = importlib.util.module_from_spec(SPEC)
+sys.modules["figures"] = figures
+SPEC.loader.exec_module(figures)
+
+QUOTING = ("README.md", "docs/getting-started.md", "docs/index.md", "docs/study/README.md")
+
+
+@pytest.mark.parametrize("page", figures.PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_has_the_figures_of_the_file(page):
+    text = page.read_text(encoding="utf-8")
+    assert figures.render(text, figures.load()) == text, "python docs/figures.py writes the pages anew"
+
+
+def test_the_front_pages_quote_figures_by_name():
+    for name in QUOTING:
+        assert figures.FIGURE.search((ROOT / name).read_text(encoding="utf-8")), name
+
+
+def test_every_section_says_where_its_figures_are_from():
+    for name, section in figures.load().items():
+        assert {"commit", "processor", "jax"} <= section.keys(), name
+
+
+def test_a_number_a_difference_a_block_and_a_table_are_written_anew():
+    page = (
+        "It solves <!--=a.end-->9.9 % (<!--=a.less-->+1.0 [-2.0 +4.0] points).\n\n<!--=a.text-->\n```\nold\nlines\n```\n\n"
+        "<!--=a.table-->\n| old |\n|---|\n| x |\n\nEnd 3.\n"
+    )
+    values = {"a": {"end": "16.6", "less": "+5.8 [+2.9 +8.7]", "text": "new", "table": "| new |\n|---|"}}
+    assert figures.render(page, values) == (
+        "It solves <!--=a.end-->16.6 % (<!--=a.less-->+5.8 [+2.9 +8.7] points).\n\n<!--=a.text-->\n```\nnew\n```\n\n"
+        "<!--=a.table-->\n| new |\n|---|\n\nEnd 3.\n"
+    )
+    with pytest.raises(KeyError, match=r"docs/figures\.yaml has no a\.begin"):
+        figures.render("<!--=a.begin-->1", values)
