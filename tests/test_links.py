@@ -87,6 +87,21 @@ def resolves(name):
         return False
 
 
+def test_decisions_have_a_number_each_and_cited_numbers_exist():
+    text = (ROOT / "docs/decisions.md").read_text(encoding="utf-8")
+    numbers = re.findall(r"^\*\*(\d+)\. ", text, re.MULTILINE)
+    assert len(numbers) == len(set(numbers)) == len(re.findall(r"^\*\*", text, re.MULTILINE))
+    sources = [path for room in ROOMS.replace("\\", "").split("|") for path in ROOT.glob(f"{room}/**/*") if path.is_file()]
+    texts = [path for path in [*ROOT.glob("*.toml"), *sources] if path.suffix in {".py", ".yaml", ".yml", ".toml", ".sh"}]
+    cited = {
+        number: path
+        for path in [*texts, *PAGES]
+        for number in re.findall(r"\bdecisions?(?:\.md)? (\d+)\b", path.read_text(encoding="utf-8"), re.IGNORECASE)
+    }
+    assert cited
+    assert not {number: path for number, path in cited.items() if number not in numbers}
+
+
 def test_contributing_has_every_room_and_every_benchmark():
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert not {path.parent.name for path in ROOT.glob("rl/*/__init__.py") if f"`{path.parent.name}/`" not in page}
