@@ -18,7 +18,8 @@ OURS = re.compile(
     rf"|{re.escape(REPOSITORY.replace('github.com', 'raw.githubusercontent.com'))}/main/"
     rf"|{re.escape(REPOSITORY.replace('github.com', 'colab.research.google.com/github'))}/blob/main/"
 )
-ROOMS = "jaxlake|engineer|rl|tests|docs|configs|benchmarks|notebooks|integrations|.ci|.github".replace(".", r"\.")
+SOURCES = "jaxlake engineer rl tests docs configs benchmarks notebooks integrations .ci .github".split()
+ROOMS = "|".join(map(re.escape, SOURCES))
 NAME = re.compile(r"(?<![\w/.-])(?:jaxlake|engineer|rl)(?:\.[a-zA-Z_]\w*)+(?![\w/]|\.\w)")
 KEY = re.compile(r"(?<![\w/.:-])([a-z_]+(?:\.[a-z_]+)+)=")
 FOREIGN = {"rl.trian", "reward.custom_reward_function.path", "reward.reward_manager.name"}
@@ -91,12 +92,15 @@ def test_decisions_have_a_number_each_and_cited_numbers_exist():
     text = (ROOT / "docs/decisions.md").read_text(encoding="utf-8")
     numbers = re.findall(r"^\*\*(\d+)\. ", text, re.MULTILINE)
     assert len(numbers) == len(set(numbers)) == len(re.findall(r"^\*\*", text, re.MULTILINE))
-    sources = [path for room in ROOMS.replace("\\", "").split("|") for path in ROOT.glob(f"{room}/**/*") if path.is_file()]
-    texts = [path for path in [*ROOT.glob("*.toml"), *sources] if path.suffix in {".py", ".yaml", ".yml", ".toml", ".sh"}]
+    patterns = (
+        "*.toml",
+        *(f"{room}/**/*.{ending}" for room in SOURCES for ending in ("py", "yaml", "yml", "toml", "sh")),
+    )
+    citation = re.compile(r"\bdecisions?(?:\.md)? (\d+)\b", re.IGNORECASE)
     cited = {
         number: path
-        for path in [*texts, *PAGES]
-        for number in re.findall(r"\bdecisions?(?:\.md)? (\d+)\b", path.read_text(encoding="utf-8"), re.IGNORECASE)
+        for path in [*PAGES, *(path for pattern in patterns for path in ROOT.glob(pattern))]
+        for number in citation.findall(path.read_text(encoding="utf-8"))
     }
     assert cited
     assert not {number: path for number, path in cited.items() if number not in numbers}
