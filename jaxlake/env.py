@@ -1,7 +1,7 @@
 """The stepwise environment: one episode on one instance, pure functions of arrays. It draws no instance.
 
 No batch axes: ``jax.vmap`` adds them, over boards and agent counts of any mix, as ``Instance`` pads them. Nothing is
-jitted here either; whoever owns the loop does that.
+jitted here either; the owner of the loop does that.
 """
 
 import dataclasses
@@ -49,7 +49,7 @@ class Lake:
     reward: Callable[[Transition], jax.Array] = rewards.sparse
 
     def __post_init__(self) -> None:
-        # Rules are compared by identity, so that a word would be none of them and nobody would notice.
+        # Rules are compared by identity, so that a word would silently be none of them.
         object.__setattr__(self, "holes", HoleRule(self.holes))
         object.__setattr__(self, "conflicts", ConflictRule(self.conflicts))
 
@@ -102,7 +102,7 @@ class Lake:
         none, nobody = jnp.zeros_like(state.time), jnp.zeros_like(state.fallen)
         info = _info(state, none, none, nobody, nobody)
         time_step = self._time_step(state, jnp.zeros_like(state.positions, jnp.float32), info)
-        # Each array its own, so that whoever donates one of the two keeps the other, and the level.
+        # Each has its own arrays: a caller may donate one of the two and keep the other, and the level.
         copies: tuple[State, TimeStep] = jax.tree.map(jnp.copy, (state, time_step))
         return copies
 

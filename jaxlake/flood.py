@@ -66,7 +66,7 @@ def steps(free: Array, starts: Array, goals: Array) -> jax.Array:
 
 @jax.jit
 def shortest_paths(instances: Instance) -> jax.Array:
-    """Return each agent's steps to its goal with nobody around, int32 ``[boards, max_agents]``; also under ``jit``.
+    """Return each agent's steps to its goal without other agents, int32 ``[boards, max_agents]``; also under ``jit``.
 
     ``ABSENT`` for absent agents and those that cannot reach their goals. Boards ``[boards]`` are at most 181 x 181.
     """

@@ -92,7 +92,7 @@ def validate(instance: Instance) -> None:
     """Check that the instance, with or without one leading batch axis, can be played.
 
     Agents stand on different cells of the board that are no holes, and so do their goals; an agent may start on its own
-    goal or another's. Whoever takes instances that are known now, and not only under ``jit``, asks this: ``solve``,
+    goal or another's. Functions that take concrete instances, not only traced ones, call this: ``solve``,
     ``Lake.reset``, ``LevelBank.build``, the files and the text adapters. 20,000 boards of 10x10 take 17 ms.
 
     Raises:
@@ -143,7 +143,7 @@ def check_unbatched(instance: Instance) -> None:
 
 @runs_programs
 def distance_fields(instances: Instance) -> jax.Array:
-    """Return the steps from each cell to each agent's goal with nobody around; also under ``jit``.
+    """Return the steps from each cell to each agent's goal without other agents; also under ``jit``.
 
     Args:
       instances: at most one batch axis. The fields take two bytes for each agent and cell: 64 KiB a board of 32 x 32

@@ -45,7 +45,7 @@ class _Row(NamedTuple):
 
 
 def read_map(path: PathLike) -> np.ndarray:
-    """Read a map, bool ``[height, width]``, True where nobody can stand.
+    """Read a map, bool ``[height, width]``, True where no agent can stand.
 
     ``.``, ``G``, ``S`` (swamp, or a service point) and ``E`` (emitter) can be entered; ``@``, ``O``, ``T`` (trees) and
     ``W`` (water, which can be entered from water alone) cannot. Other programs are known to enter ``.`` alone. A header
@@ -155,7 +155,7 @@ def instance_on_map(where: str, blocked: np.ndarray, starts: Sequence[Cell], goa
     """Return the instance of a map, bool ``[height, width]``, and (row, column) cells; ValueError naming ``where``."""
     free = ~blocked
     if not ((free[1:] & free[:-1]).any() or (free[:, 1:] & free[:, :-1]).any()):
-        raise ValueError(f"{where}: no two free cells of the map are side by side: nobody can move")
+        raise ValueError(f"{where}: no two free cells of the map are side by side: no agent can move")
     if len(starts) > free.sum():
         raise ValueError(f"{where}: {len(starts)} agents: the map has {free.sum()} free cells")
     size = max(blocked.shape)

@@ -83,7 +83,7 @@ def record(cls: type[Class]) -> type[Class]:
 def vary_alike(tree: Any) -> Any:
     """Return the same arrays, all of them varying over each axis of ``jax.shard_map`` over which one of them does.
 
-    No loop carries a constant that its body makes vary. Not ``jax.lax.pcast``, which JAX 0.7 does not have.
+    No loop carries a constant that its body makes vary (docs/decisions.md 119). JAX 0.7 has no ``jax.lax.pcast``.
     """
     constants = [jnp.zeros_like(leaf, bool, shape=()) for leaf in jax.tree.leaves(tree)]
     never = functools.reduce(jnp.logical_or, constants)

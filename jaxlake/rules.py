@@ -34,9 +34,9 @@ class ConflictRule(Word, argument="conflicts"):
     """The effect of a conflict: agents that would share a cell, or swap cells."""
 
     BLOCK = "block"
-    """None of them moves, nor whoever would enter a cell that is therefore not left."""
+    """None of them moves, nor any agent that would enter a cell which is therefore not left."""
     END = "end"
-    """Nobody moves and the episode ends."""
+    """No agent moves, and the episode ends."""
 
 
 @record

@@ -100,7 +100,7 @@ class TimeStep(Record):
       terminated: bool ``[]``, solved, fallen or, under ``ConflictRule.END``, in conflict.
       truncated: bool ``[]``, out of steps and not terminated.
       legal_actions: bool ``[max_agents, 5]`` in the order of ``Action``, for the next step: moves to a cell of the
-        board that can be entered, whoever stands there, and WAIT. Only WAIT for agents that are not there.
+        board that can be entered, also if an agent stands there, and WAIT. Only WAIT for agents that are not there.
     """
 
     observation: Any

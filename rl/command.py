@@ -22,11 +22,11 @@ from rl.config import ConfigError, RunError
 from rl.run.signals import Interrupted, Stop
 
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""Errors of a disk that are nobody's mistake in this program: full, over quota, read-only, broken."""
+"""Errors of a disk, not of this program: full, over quota, read-only, broken."""
 
 
 class _LastingOutput(io.FileIO):
-    """A standard output that outlives its reader, such as `head -1` or a terminal: what nobody can read is dropped."""
+    """A standard output that outlives its reader, such as `head -1` or a terminal; later output is dropped."""
 
     def write(self, data: Any) -> int:
         try:

@@ -18,7 +18,7 @@ OURS = re.compile(
     rf"|{re.escape(REPOSITORY.replace('github.com', 'raw.githubusercontent.com'))}/main/"
     rf"|{re.escape(REPOSITORY.replace('github.com', 'colab.research.google.com/github'))}/blob/main/"
 )
-ROOMS = "jaxlake|engineer|rl|tests|docs|configs|benchmarks|notebooks|integrations|.ci|.github".replace(".", r"\.")
+ROOMS = r"jaxlake|engineer|rl|tests|docs|configs|benchmarks|notebooks|integrations|\.ci|\.github"
 NAME = re.compile(r"(?<![\w/.-])(?:jaxlake|engineer|rl)(?:\.[a-zA-Z_]\w*)+(?![\w/]|\.\w)")
 KEY = re.compile(r"(?<![\w/.:-])([a-z_]+(?:\.[a-z_]+)+)=")
 FOREIGN = {"rl.trian", "reward.custom_reward_function.path", "reward.reward_manager.name"}
@@ -85,6 +85,22 @@ def resolves(name):
         return pkgutil.resolve_name(name) is not None
     except (ImportError, AttributeError):
         return False
+
+
+def test_decisions_have_a_number_each_and_cited_numbers_exist():
+    text = (ROOT / "docs/decisions.md").read_text(encoding="utf-8")
+    numbers = re.findall(r"^\*\*(\d+)\. ", text, re.MULTILINE)
+    assert len(numbers) == len(set(numbers)) == len(re.findall(r"^\*\*", text, re.MULTILINE))
+    rooms, endings = ROOMS.replace("\\", "").split("|"), ("py", "yaml", "yml", "toml", "sh")
+    patterns = ["*.toml", *(f"{room}/**/*.{ending}" for room in rooms for ending in endings)]
+    citation = re.compile(r"\bdecisions?(?:\.md)? (\d+)\b", re.IGNORECASE)
+    cited = {
+        number: path
+        for path in [*PAGES, *(path for pattern in patterns for path in ROOT.glob(pattern))]
+        for number in citation.findall(path.read_text(encoding="utf-8"))
+    }
+    assert cited
+    assert not {number: path for number, path in cited.items() if number not in numbers}
 
 
 def test_contributing_has_every_room_and_every_benchmark():

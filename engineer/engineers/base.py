@@ -117,7 +117,7 @@ def with_data(history: Sequence[PastRound], weights: Sequence[float]) -> LakeCon
     """Return the previous configuration with other data ratios: multiples of 0.005 in proportion to the weights.
 
     Hole and wait stay exactly as they were when a kind last had data: without boards its realised wait ratio is 0,
-    which nobody asked for.
+    which no engineer requested.
     """
     config = history[-1].config
     places, rounds = range(len(config.kinds)), [past.config for past in reversed(history)]

@@ -51,7 +51,7 @@ It may raise `NoAnswer`, which costs an attempt; anything else that it raises go
 
 @dataclasses.dataclass(frozen=True)
 class LanguageEngineer:
-    """A language model as engineer: the policy's current parameters, those at the start, or somebody's server.
+    """A language model as engineer: the policy's current parameters, those at the start, or a server.
 
     Attributes:
       name: the engineer's name in the record.

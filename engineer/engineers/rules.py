@@ -172,7 +172,7 @@ def easy_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) 
 def hardest(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Only the last kind, with as many holes as there can be and a wait on each board: the worst design.
 
-    Not among `RULES`, as nobody trains by it: a comparison that wants to know what design can lose names it
+    Not among `RULES`, as no run should train by it: a comparison that wants to know what design can lose names it
     ``engineer.engineers.rules:hardest``.
     """
     kinds = history[-1].config.kinds

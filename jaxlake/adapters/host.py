@@ -30,7 +30,7 @@ Infos = dict[str, Any]
 
 RENDER_MODES = ("ansi", "rgb_array")
 GENERATED_LEVELS = 1024
-"""The number of levels of a bank that nobody gave."""
+"""The number of levels of a default bank."""
 
 
 class Episode:

@@ -91,7 +91,7 @@ def _solved(instances: Instance) -> tuple[Array, ...]:
 
 
 def _bounded(instances: Instance) -> tuple[Array, ...]:
-    """Return the same of larger boards, whose optima nobody knows."""
+    """Return the same of larger boards, whose optima are unknown."""
     lengths = np.asarray(shortest_paths(instances))
     cut_off = np.any((lengths == ABSENT) & (instances.goals != ABSENT), axis=1)
     status = np.where(cut_off, Status.UNSOLVABLE, Status.SOLVED)

@@ -20,7 +20,7 @@ from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
 __all__ = ["Dataset", "KindReport", "generate"]
 
-_CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards make somebody wait.
+_CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards need a wait.
 
 
 @runs_programs
@@ -51,7 +51,7 @@ def generate(
       max_agents: agent slots, the most of the config's kinds by default.
       max_steps: horizon of the solver and length of the plans less one.
       objective: the cost that the plans minimise, and with respect to which an instance needs a wait.
-      interacting: share of every kind's instances in which the agents are in each other's way: somebody needs a wait,
+      interacting: share of every kind's instances in which the agents are in each other's way: one needs a wait,
         or the optimum exceeds the agents' independent shortest paths. A higher wait ratio is kept. None leaves it as it
         comes, which for two agents on open 10x10 boards is 1 % of those that need no wait.
       exclude: ``[n]`` instances of any padding that must not occur, such as a validation set of one's own.

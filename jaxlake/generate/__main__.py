@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
     parser = command_parser(
         "jaxlake.generate",
-        "Draws solvable boards, as many of each kind, of which a share makes somebody\nwait.",
+        "Draws solvable boards, as many of each kind, of which a share makes an agent\nwait.",
         _EXAMPLE,
     )
     parser.add_argument(

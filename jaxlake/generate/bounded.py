@@ -151,7 +151,7 @@ def _parts(arrays: tuple[Array, ...]) -> tuple[jax.Array, ...]:
 
 
 def _goals(part: tuple[Array, Array, Array]) -> tuple[jax.Array, jax.Array]:
-    """Choose a goal for each agent, one after another, among the cells that it reaches and nobody has taken."""
+    """Choose a goal for each agent, one after another, among the free cells that it reaches."""
     free, starts, choice = part
     boards, rows, words = free.shape
     reached = jnp.moveaxis(reach(free, starts).reshape(boards, rows * words, -1), -1, 0)

@@ -23,7 +23,7 @@ class KindReport:
     Attributes:
       requested, realised: number of instances.
       requested_waits, realised_waits: number of them in which every optimal plan waits.
-      requested_interacting, realised_interacting: number of them in which somebody waits or the optimum exceeds the
+      requested_interacting, realised_interacting: number of them in which an agent waits or the optimum exceeds the
         shortest paths; None requested where that was left as it comes.
       repeated: number of the realised that are copies of others, for want of different ones.
       holes: holes per board, of families other than random their mean.

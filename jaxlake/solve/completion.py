@@ -257,7 +257,7 @@ def _alone(
 def _together(
     instances: Instance, free: Array, starts: Array, goals: Array, written: _Written
 ) -> tuple[dict[tuple[int, int], jax.Array], dict[tuple[int, int], jax.Array]]:
-    """Return what two agents cost at least together that mind nobody else.
+    """Return a lower bound on the joint cost of two agents, with all others ignored.
 
     Forwards in time along the first agent's path, with the cells where the second can be by then, each at the cost of
     the time, and the cost at which it can have parked. ``joint_values`` knows what is to come.
@@ -331,13 +331,13 @@ def _together(
 
 
 def _neighbours(table: Array, beyond: np.uint16 | bool) -> list[jax.Array]:
-    """Return what ``[size, size, ..., lanes]`` holds a cell UP, DOWN, LEFT and RIGHT of each."""
+    """Return the values of ``[size, size, ..., lanes]`` a cell UP, DOWN, LEFT and RIGHT of each cell."""
     size = table.shape[0]
     wide = jnp.pad(table, [(1, 1), (1, 1)] + [(0, 0)] * (table.ndim - 2), constant_values=beyond)
     return [wide[1 + down : 1 + down + size, 1 + right : 1 + right + size] for down, right in _MOVES]
 
 
 def _at(table: Array, place: Array) -> jax.Array:
-    """Return what uint16 ``[size, size, lanes]`` holds at int16 ``[lanes]``, or ``_FAR`` off the board."""
+    """Return the values of uint16 ``[size, size, lanes]`` at cells int16 ``[lanes]``, ``_FAR`` off the board."""
     cell = jnp.arange(table.shape[0] ** 2, dtype=jnp.int16).reshape(*table.shape[:2], 1)
     return jnp.min(jnp.where(cell == place, table, _FAR), axis=(0, 1))

@@ -13,7 +13,7 @@ from jaxlake.record import Array
 
 
 def materialize(on: Array, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the function's results, in memory before anybody reads them.
+    """Return the function's results, in memory before they are read.
 
     XLA's CPU fusion recomputes elementwise producers in every consumer, for every element it is broadcast to: 520 us
     instead of 8 for 40 operations on ``[256]`` that fill a ``[400, 256]``. It does so across optimization barriers, but

@@ -218,7 +218,7 @@ def _search(
     rules = reach.rules(problem.free, problem.may_wait)
 
     def is_open(best: _Parking, time: Array | int) -> jax.Array:
-        """Whether a plan in which nobody parks before that time can be better."""
+        """Return whether a plan in which no agent parks before that time can be better."""
         return both & connected & (2 * total(jnp.maximum(alone, time), axis=0) < best.key)
 
     def three_steps(carry: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -192,6 +192,6 @@ def spread(board: Array, max_size: int) -> Array:
 
 
 def _spread_back(board: Array, crossed: Sequence[Array], max_size: int) -> Array:
-    """From where a move that crosses nobody leads into the sets ``[..., words, lanes]``."""
+    """Return the cells from which a move without a crossing leads into the sets ``[..., words, lanes]``."""
     parts = [shifted(board, -by) & ~ban for by, ban in zip(offsets(max_size), crossed, strict=True)]
     return parts[0] | parts[1] | parts[2] | parts[3]

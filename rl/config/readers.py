@@ -1,4 +1,4 @@
-"""Which student and learner read a setting: one that nothing reads is refused where it is given, and not kept."""
+"""Which student and learner read a setting; one that nothing reads is refused (docs/decisions.md 6), and not kept."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

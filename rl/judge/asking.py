@@ -192,7 +192,7 @@ def collect(
 
 
 def suite_identity(config: Config, sampling: SamplingParams, samples: int) -> dict[str, Any]:
-    """Return what decides on the answers to a suite, whoever gives them; plain values."""
+    """Return the values that decide on the answers to a suite, for any answerer."""
     text = {"max_new_tokens": config.text.max_new_tokens, "thinking": config.text.thinking}
     return {"samples": samples, **dataclasses.asdict(sampling), "seed": config.seed, **text}
 

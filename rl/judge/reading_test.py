@@ -66,7 +66,7 @@ def drawn_states(config: Config, count: int = COUNT) -> list[DesignState]:
 def real_states(config: Config, count: int = COUNT) -> list[DesignState]:
     """Return states of runs with these kinds and targets, evenly from all that there are; none where there are none.
 
-    Only those after which this run would design a round: longer histories are shown to nobody in it.
+    Only those after which this run would design a round; it shows no longer histories.
     """
     states = []
     for state in read_lines(STATES, gzip.decompress(STATES.read_bytes()).decode().splitlines()):

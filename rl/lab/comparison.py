@@ -129,7 +129,7 @@ def open_folder(out: Path, comparison: Resolved) -> Resolved:
         for key in [*ours, *(theirs.keys() - ours.keys())]:
             if ours.get(key) != theirs.get(key):
                 raise ConfigError(
-                    f"{out}: holds another comparison ({key} = {theirs.get(key)} there, {ours.get(key)} here); choose "
+                    f"{out}: holds another comparison ({key} was {theirs.get(key)}, is now {ours.get(key)}); choose "
                     "another folder with --out, or delete this one"
                 )
         comparison = comparison.model_copy(update={"engineers": begun.engineers | comparison.engineers})

@@ -68,8 +68,8 @@ def fork(plan: RunPlan) -> None:
     """Make the folder of a run from its origin's: whole, or not at all. One that is there stays as it is.
 
     The end of the origin becomes its first checkpoint, beside the records of all rounds before. It gets a `best/` with
-    the first round that is better than the origin's. While this lasts it has the origin's lock, so that nobody else
-    makes the same folder.
+    the first round that is better than the origin's. While this lasts it has the origin's lock, so that no other
+    process makes the same folder.
 
     Raises:
       InUse: if another process makes one of the same origin's.

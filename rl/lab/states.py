@@ -38,7 +38,7 @@ def train_states(config: Config, count: int, out: Path, display: Display, stop: 
     last but one of its rounds; another count begins with the same runs.
 
     Raises:
-      ConfigError: if there is no round but one, after which nobody designs; see `need_player`.
+      ConfigError: if there is only one round, after which no engineer designs; see `need_player`.
     """
     need_player(config)
     if config.rounds.count < 2:

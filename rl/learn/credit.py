@@ -5,7 +5,7 @@ The reward is 1 for an optimal plan. The potential of what is written so far is 
 its changes add up to the reward less 1: nothing for every token but the one that loses it. Paid as they are, changes of
 a potential leave the best policy what it is (Ng, Harada & Russell 1999); `rl.learn.grpo.token_advantages` says how they
 weigh. VinePPO (Kazemnejad et al. 2024) estimates such values by sampling on from each token. With a reward for any
-valid plan no detour would lose anything: tried in the tiny run, all answers went to and fro until they were cut off.
+valid plan a detour would cost nothing: tried in the tiny run, all answers went to and fro until they were cut off.
 """
 
 import re
@@ -26,7 +26,7 @@ _BEGUN = re.compile(r"(?:\((?:\d{1,3}(?:,(?:\d{1,3})?)?)?)?", re.ASCII)
 def token_credit(
     instances: Instance, optima: Array, pieces: Sequence[Sequence[str]], rewarded: Array, room: int
 ) -> np.ndarray:
-    """Say of each token whether it is right, loses the reward, or comes after it is lost.
+    """Mark each token: right, the one that loses the reward, or a later one.
 
     With three and more agents a lower bound replaces the cost while two or more paths are not begun
     (`jaxlake.solve.completion_costs`): the token that is blamed then never comes before the one that loses the reward,

@@ -396,7 +396,7 @@ class Decoder(nnx.Module):
         """Return float32 logits ``[..., V]`` of hidden states ``[..., D]``."""
         rows = hidden.reshape(-1, hidden.shape[-1])
         logits = jnp.einsum("VD,BD->VB", self.head.astype(rows.dtype), rows, preferred_element_type=jnp.float32)
-        if len(rows) < 128 and device_of(self.mesh).platform == "cpu":  # else XLA turns it round: .1 s against 8 ms
+        if len(rows) < 128 and device_of(self.mesh).platform == "cpu":  # docs/decisions.md 18
             logits = jax.lax.optimization_barrier(logits)
         return logits.T.reshape(*hidden.shape[:-1], -1)
 

@@ -154,7 +154,7 @@ class Tokenizer:
         return self._tokenizer.backend_tokenizer.token_to_id(token)
 
     def with_tokens(self, texts: Sequence[str]) -> "Tokenizer":
-        """Return a tokenizer that has a token of its own for each of these texts besides, which nobody writes."""
+        """Return a tokenizer that has an extra token for each of these texts, which no model writes."""
         import tokenizers
 
         grown = copy.copy(self)

@@ -236,9 +236,9 @@ class Checkpoints:
         theirs = {name: (x["shape"], x["dtype"]) for name, x in record["arrays"].items()}
         for name, own in ours.items():  # what is there besides, such as the reference of another engineer, is not read
             if own != theirs.get(name):
-                there, here = (" ".join(map(str, x)) for x in (theirs.get(name, ("absent",)), own))
+                was, is_now = (" ".join(map(str, x)) for x in (theirs.get(name, ("absent",)), own))
                 raise ConfigError(
-                    f"{self.folder / str(step)}: does not match the model: {name} is {there} there, {here} here"
+                    f"{self.folder / str(step)}: does not match the model: {name} was {was}, is now {is_now}"
                 )
 
     def _set_aside(self, problems: dict[int, str], say: Callable[[str], None]) -> None:

@@ -144,7 +144,7 @@ class RunDirectory:
             here, there = as_override(ours.get(key)), as_override(theirs.get(key))
             if not key.startswith(ROUNDING):
                 raise ConfigError(
-                    f"{self.path}: made by another configuration ({key} = {there} there, {here} here); choose another "
+                    f"{self.path}: made by another configuration ({key} was {there}, is now {here}); choose another "
                     "directory with --run, or delete this one"
                 )
             self.changes.append(f"{key} = {here}, was {there}: from here on numbers may differ in their last bits")
@@ -215,8 +215,8 @@ class RunDirectory:
 def take_lock(file: int | IO[bytes], folder: Path) -> bool:
     """Lock an open file of a folder; False if another process has it.
 
-    The lock is the kernel's: it goes with its process, however that ends. Where the file system has none, a line says
-    so, and nobody is kept away.
+    The lock is the kernel's: it ends with its process, for any reason. If the file system has no locks, a line says so,
+    and no process is refused.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -116,7 +116,7 @@ class Trackers:
     opened, and no file written, before the first step.
 
     Raises:
-      ConfigError: if a package is missing, or nobody is logged in to Weights & Biases.
+      ConfigError: if a package is missing, or there is no login to Weights & Biases.
     """
 
     def __init__(self, config: Config, run: Path, say: Callable[[str], None]):

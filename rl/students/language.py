@@ -242,7 +242,7 @@ def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
     """Find out before a run, not in the middle of it, what would not fit.
 
     Texts into their room, the answers to a prompt into the sampler's rows, equal shares to the processes of a job. And
-    whether tokens can have exact credit: of a cell in several tokens nobody knows which one was wrong.
+    whether tokens can have exact credit: in a cell of several tokens the wrong one is unknown.
 
     Raises:
       ConfigError: naming the setting that is too small.

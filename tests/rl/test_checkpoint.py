@@ -168,7 +168,7 @@ def test_another_model_is_refused(run):
     def wider(progress: Progress) -> dict:
         return like(progress) | {"parameters": like(progress)["parameters"] | {"w": jnp.zeros((64, 49))}}
 
-    with pytest.raises(ConfigError, match=r"parameters.w is \[64, 48\] float32 there, \[64, 49\] float32 here"):
+    with pytest.raises(ConfigError, match=r"parameters.w was \[64, 48\] float32, is now \[64, 49\] float32"):
         Checkpoints(run / "checkpoints", 2).restore(wider, pytest.fail)
 
 
@@ -190,7 +190,7 @@ def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_ru
         directory.create()
     assert load(tmp_path / "run/config.yaml") == changed != Config()
     other = load(tmp_path / "run/config.yaml", ["engineer.temperature=0.5"])
-    with pytest.raises(ConfigError, match="another configuration \\(engineer.temperature = 0.6 there, 0.5 here"):
+    with pytest.raises(ConfigError, match="another configuration \\(engineer.temperature was 0.6, is now 0.5"):
         RunDirectory(tmp_path / "run", other)
     version = tmp_path / "run/version.json"
     for made in (None, {"jaxlake": "0.3.0", "format": 7}):

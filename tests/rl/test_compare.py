@@ -207,7 +207,7 @@ def test_a_folder_that_holds_another_comparison_is_refused(out, capsys):
     command = ["--config", str(out.parent / "study.yaml"), "--out", str(out), "overrides.grpo.clip_low=0.1"]
     assert main(command) == 2
     error = capsys.readouterr().err
-    assert "holds another comparison (run.grpo.clip_low = 0.2 there, 0.1 here)" in error and error.count("\n") == 1
+    assert "holds another comparison (run.grpo.clip_low was 0.2, is now 0.1)" in error and error.count("\n") == 1
     assert main([*command[:3], str(out.parent)]) == 2
     assert "not empty and no comparison" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"no comparison \(it has no compare.yaml\); python -m rl.compare begins"):

@@ -45,8 +45,8 @@ def token_advantages(credit: np.ndarray, logprobs: np.ndarray) -> np.ndarray:
 
     A right token of probability p gets sqrt(p), a wrong one -p / sqrt(1 - p). Between two tokens, of which one is right
     with probability P, the gradient is on average that of 2 sqrt(P): what is hardly ever right weighs more than under
-    P, the plain reward, whose gradient is as small as the rare success, and less than under log P, where a place that
-    nobody can know drowns the others. Tokens that are equally right compete: the likelier one gains.
+    P, the plain reward, whose gradient is as small as the rare success, and less than under log P, where a token
+    that cannot be known drowns the others. Tokens that are equally right compete: the likelier one gains.
 
     Args:
       credit: int8 ``[B, T]``, 1 for a right token, -1 for a wrong one, 0 where nothing is said.

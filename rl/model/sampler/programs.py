@@ -103,7 +103,7 @@ class Programs(NamedTuple):
 def programs(spec: SamplerSpec) -> Programs:
     """Return the programs of a sampler, each compiled when it is first called.
 
-    The state's shardings are stated: left to itself, XLA spells one of them anew, and the next call compiles again.
+    The state's shardings are stated: otherwise XLA writes one of them differently, and the next call compiles again.
     """
     where = shardings(spec)
     everywhere = NamedSharding(spec.mesh, P())

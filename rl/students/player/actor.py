@@ -32,7 +32,7 @@ class Actor(Hashable, Protocol):
       episode_steps: steps after which a play is over.
       observe: function from the ``State`` of an environment to a pytree of arrays ``[agents, ...]``, the view.
       chunk: number of decisions that are computed at once, those of absent agents and of boards that are over left
-        out; None: all in one, whoever is absent, which is faster where a decision costs next to nothing.
+        out; None: all in one, absent agents too, which is faster where a decision costs next to nothing.
     """
 
     @property
@@ -70,7 +70,7 @@ def lake_of(actor: Actor, reward: PlayerReward | str | None) -> Lake:
     """Return the rules that an actor plays by: who enters a hole or a conflict ends the episode, as in a plan.
 
     Args:
-      reward: the setting `student.reward`; None where nobody learns.
+      reward: the setting `student.reward`; None without learning.
 
     Raises:
       ConfigError: if the reward names no function.

@@ -138,7 +138,7 @@ def begin(actor: NetworkActor, optimizer: optax.GradientTransformation, keys: Ar
 
 
 def save(folder: Path, actor: NetworkActor, parameters: Parameters) -> None:
-    """Write ``network.npz``, weights and biases by layer, and ``network.json``, what an `NetworkActor` is made of."""
+    """Write ``network.npz``, weights and biases by layer, and ``network.json``, the fields of a `NetworkActor`."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "network.npz").open("wb") as file:
         arrays = {f"{layer}.{name}": np.asarray(x) for layer, part in parameters.items() for name, x in part.items()}

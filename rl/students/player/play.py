@@ -92,7 +92,7 @@ def play(
 
 
 def ran_out(verdicts: Verdict) -> np.ndarray:
-    """Return which plays ended for want of steps: nobody fell or was in a conflict, and somebody has not arrived."""
+    """Return which plays ended for want of steps: without a fall or a conflict, before all agents arrived."""
     return np.asarray(first_failure(verdicts.checks)) == Check.GOAL_REACHED
 
 

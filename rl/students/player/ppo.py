@@ -77,7 +77,7 @@ def train_round(
     """Train every lane's actor on its levels for `student.updates` updates.
 
     Args:
-      frozen: parameters that all lanes share and nobody trains.
+      frozen: parameters that all lanes share and no update changes.
       learner: ``[lanes]``, donated.
       levels: ``[lanes, levels]``, from which every episode draws one.
       optima: int32 ``[lanes, levels]``, least sums of costs.
@@ -134,7 +134,7 @@ def update(
     optima: Array,
     keys: Array,
 ) -> tuple[Learner, Any, dict[str, Array]]:
-    """Make an update for each of the keys ``[lanes, updates]``, going on with the environments as they stand."""
+    """Make an update for each of the keys ``[lanes, updates]``, continuing the environments' current episodes."""
     lake, settings = lake_of(actor, student.reward), student.ppo
     optimizer = make_optimizer(actor, settings.learning_rate)
 
