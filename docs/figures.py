@@ -7,6 +7,7 @@ A page marks a quoted figure: ``<!--=turns.checkpoint.end-->16.6``. A mark on a 
 code or the table below it. `tests/test_figures.py` holds that pages and ``figures.yaml`` agree.
 """
 
+import dataclasses
 import datetime
 import itertools
 import json
@@ -138,7 +139,7 @@ def read_run(path: Path) -> dict[str, Any]:
         "half_interval": f"{196 * last.evidence.sampled_se:.1f}",
         "greedy": f"{greedy[-1]:.1f}",
         "sampled_by_round": " ".join(f"{x:.1f}" for x in sampled[1:]),
-        "tables": tables.table_text(path),
+        "tables": tables.table_text(dataclasses.replace(run, stages=run.stages[:7], rounds=run.rounds[:6])),
         "output": "\n".join(_output(path, run, sampled, greedy)),
     }
 

@@ -55,9 +55,9 @@ def main(arguments: list[str] | None = None) -> int:
 def show_results(directory: RunDirectory, display: Display) -> None:
     """Write the report of a run, and show its table and the path; main process only."""
     if distributed.is_main():
-        from rl.report import page, tables  # matplotlib takes a second, and training needs none
+        from rl.report import page, run, tables  # matplotlib takes a second, and training needs none
 
-        table, path = tables.table_text(directory.path), page.write(directory.path)
+        table, path = tables.table_text(run.read(directory.path)), page.write(directory.path)
         display.say(f"\n{table}\n\nReport: {path}")
 
 

@@ -3,19 +3,17 @@
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from engineer.evidence import Evidence, KindEvidence
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
 from rl.judge.statistics import Share
-from rl.report.run import RATIOS, Round, Run, Stage, read
+from rl.report.run import RATIOS, Round, Run, Stage
 
 
-def table_text(run_dir: str | Path) -> str:
+def table_text(run: Run) -> str:
     """Write a run's validation by sampled answers, or by greedy ones, and its designs as text of at most 80 columns."""
-    run = read(run_dir)
     validations = validation_tables(run)
     shown = (validations.get("sampled") or validations["valid"], config_table(run))
     return "\n\n".join(table.to_text() for table in shown if table)

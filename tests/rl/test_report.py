@@ -151,7 +151,7 @@ def test_a_round_has_the_evidence_before_it_beside_its_changes(tmp_path):
 
 
 def test_tables_have_a_row_for_each_kind_and_none_of_them_for_what_was_not_asked(kinds_dir):
-    sampled, requested = table_text(kinds_dir).split("\n\n")
+    sampled, requested = table_text(read(kinds_dir)).split("\n\n")
     assert sampled.startswith("Valid % of sampled answers")
     for table, kinds in ((sampled, (*TARGETS, "all")), (requested, read(kinds_dir).chosen)):
         block = table.splitlines()[table.count("prompts]") + 1 :]  # without the title, which may take two lines
