@@ -168,13 +168,15 @@ def _output(path: Path, run: Any, sampled: list[float], greedy: list[float]) -> 
 
 
 def read_comparison(path: Path) -> dict[str, Any]:
-    """Read a comparison of engineers on the player of the first command; draw the picture of the claim."""
+    """Read a comparison of engineers on the player of the first command, its seeds that all have; draw the claim."""
     from rl.report import comparison as comparisons
 
     result = comparisons.read(path)
     curves = {
         name: {seed: 100 * np.array(run.curve) for seed, run in runs.items()} for name, runs in result.runs.items()
     }
+    seeds = sorted(set.intersection(*(set(own) for own in curves.values())))
+    curves = {name: {seed: own[seed] for seed in seeds} for name, own in curves.items()}
     _headline({name: np.array(list(own.values())) for name, own in curves.items()})
     rounds = len(next(iter(curves[result.baseline].values())))
     sections = {"about": f"python -m rl.compare --config configs/compare/{path.name.removeprefix('compare-')}.yaml"}
@@ -187,17 +189,15 @@ def read_comparison(path: Path) -> dict[str, Any]:
 def _ends(curves: Mapping[str, Mapping[int, np.ndarray]]) -> dict[str, Any]:
     """Return the end and the area of each engineer, and the differences of pairs with their intervals."""
     measures = {"end": lambda curve: curve[-1], "area": lambda curve: curve[1:].mean()}
-    found: dict[str, Any] = {"seeds": min(map(len, curves.values()))}
+    found: dict[str, Any] = {"seeds": len(next(iter(curves.values())))}
     for name, own in curves.items():
         found[name] = {measure: f"{np.mean([of(x) for x in own.values()]):.1f}" for measure, of in measures.items()}
     for ours, theirs in itertools.permutations(curves, 2):
         if ours != "checkpoint" and theirs not in ("fixed_random", "checkpoint_shuffled"):
             continue
         for measure, of in measures.items():
-            pairs = [
-                of(curves[ours][seed]) - of(curves[theirs][seed]) for seed in curves[ours] if seed in curves[theirs]
-            ]
-            found[ours][f"{measure}_less_{theirs}"] = _paired(np.array(pairs))
+            pairs = np.array([of(curves[ours][seed]) - of(curves[theirs][seed]) for seed in curves[ours]])
+            found[ours][f"{measure}_less_{theirs}"] = _paired(pairs)
     order = sorted(curves, key=lambda name: -np.mean([curve[-1] for curve in curves[name].values()]))
     title = f"end, above {WORDS['fixed_random']} [95 % t]"
     lines = [f"| boards from | end % | area % | {title} | area, above it |", "|---|---:|---:|---:|---:|"]
