@@ -25,6 +25,7 @@ SCRIPTS = [
 ]
 LISTED = re.findall(r"python -m ([a-z]+\.[\w.]+)", "\n".join((JAXLAKE, RL)))
 MODULES = sorted(set(LISTED))
+EXAMPLES = [f"examples.{path.stem}" for path in (ROOT / "examples").glob("*.py")]
 
 
 class Parsed(Exception):
@@ -62,7 +63,7 @@ def settings_of_jax_as_before(monkeypatch):
     jax.config.update("jax_platforms", platforms)
 
 
-@pytest.mark.parametrize("command", [*MODULES, *SCRIPTS])
+@pytest.mark.parametrize("command", [*MODULES, *SCRIPTS, *EXAMPLES])
 def test_examples_of_a_help_are_parsed(command, monkeypatch, capsys):
     text = help_of(command, monkeypatch, capsys)
     name = f"python {command}" if command.endswith(".py") else f"python -m {command}"
@@ -101,7 +102,7 @@ def parse(command: str, arguments: list[str], monkeypatch) -> argparse.Namespace
 def test_commands_on_a_page_are_parsed(page, monkeypatch):
     for line in commands(page):
         command, *arguments = shlex.split(line.removeprefix("-m "), comments=True)
-        assert command in (*MODULES, *SCRIPTS), line
+        assert command in (*MODULES, *SCRIPTS, *EXAMPLES), line
         if "--help" not in arguments:
             parse(command, arguments, monkeypatch)
 
