@@ -62,6 +62,7 @@ def test_version_and_address_are_the_same_everywhere():
     assert jaxlake.__version__ == metadata.version("jaxlake") == TRAINER["version"] == citation["version"]
     assert jaxlake.__version__ in changes
     assert citation["repository-code"] == PROJECT["urls"]["Repository"] == TRAINER["urls"]["Repository"]
+    assert citation["authors"] == PROJECT["authors"] == TRAINER["authors"]
     assert citation["license"] == PROJECT["license"] == TRAINER["license"]
 
 
