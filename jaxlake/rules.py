@@ -18,6 +18,8 @@ from jaxlake.arguments import Word
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Action, Instance
 
+VERSION = 1
+"""Number of the rules, which a change raises after which moves, episodes, verdicts or readings of answers differ."""
 _FEW = 8
 
 

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import subprocess
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -61,6 +62,7 @@ def test_version_and_address_are_the_same_everywhere():
     assert jaxlake.__version__ == metadata.version("jaxlake") == TRAINER["version"] == citation["version"]
     assert jaxlake.__version__ in changes
     assert citation["repository-code"] == PROJECT["urls"]["Repository"] == TRAINER["urls"]["Repository"]
+    assert citation["authors"] == PROJECT["authors"] == TRAINER["authors"]
     assert citation["license"] == PROJECT["license"] == TRAINER["license"]
 
 
@@ -80,9 +82,36 @@ def test_a_form_for_a_hub_is_for_this_environment_and_has_what_its_tests_need(fo
     assert form.with_name("README.md").exists() and list(form.parent.glob("tests/test_*.py"))
 
 
-def test_the_workflow_calls_scripts_that_are_there():
-    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+@pytest.mark.parametrize(
+    "name, expected",
+    [("ci", {"run", "heavy", "benchmarks", "matrix", "versions"}), ("release", {"matrix"})],
+)
+def test_the_workflow_calls_scripts_that_are_there(name, expected):
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / f"{name}.yml").read_text())
     commands = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
-    scripts = {name for command in commands for name in re.findall(r"\.ci/\w+", command)}
-    assert scripts == {".ci/run", ".ci/heavy", ".ci/benchmarks", ".ci/matrix", ".ci/versions"}
-    assert all(os.access(ROOT / script, os.X_OK) for script in scripts)
+    scripts = {found for command in commands for found in re.findall(r"\.ci/(\w+)", command)}
+    assert scripts == expected
+    assert all(os.access(ROOT / ".ci" / script, os.X_OK) for script in scripts)
+
+
+def test_a_release_is_of_the_tag_that_is_the_version():
+    """The workflow reads the version as this test does, without an import."""
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    [check] = [step["run"] for step in workflow["jobs"]["build"]["steps"] if "GITHUB_REF_NAME" in step.get("run", "")]
+    for tag, status in ((f"v{jaxlake.__version__}", 0), (f"v{jaxlake.__version__}.1", 1), (jaxlake.__version__, 1)):
+        ran = subprocess.run(["bash", "-c", check], cwd=ROOT, env=os.environ | {"GITHUB_REF_NAME": tag}, check=False)
+        assert ran.returncode == status
+    assert workflow["jobs"]["publish"]["needs"] == "test" and workflow["jobs"]["test"]["needs"] == "build"
+
+
+def test_forms_for_issues_are_as_github_reads_them():
+    """Each field has a type that exists and a label of its own, and no required label is missing."""
+    for form in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")):
+        read = yaml.safe_load(form.read_text(encoding="utf-8"))
+        if form.stem == "config":
+            assert {"blank_issues_enabled", "contact_links"} == read.keys()
+            continue
+        assert {"name", "description", "body"} <= read.keys()
+        assert all(field["type"] in ("textarea", "dropdown", "input", "markdown") for field in read["body"])
+        labels = [field["attributes"]["label"] for field in read["body"]]
+        assert len(set(labels)) == len(labels)

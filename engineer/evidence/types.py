@@ -8,7 +8,7 @@ from jaxlake.kinds import Kind, row_name
 from jaxlake.types import Check
 
 VERSION = 3
-"""Version of the JSON form."""
+"""Number of the evidence, which a change raises after which its JSON form or one of its numbers differs."""
 CHECKS = tuple(check.name.lower() for check in Check)
 """The validity checks' names in the order in which they are reported."""
 LEARNABLE = (0.2, 0.8)

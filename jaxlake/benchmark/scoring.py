@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlake import rules
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.fixed_sets import Benchmark, load
 from jaxlake.flood import shortest_paths
@@ -132,6 +133,7 @@ class Scores:
         plain: dict[str, Any] = {
             "set": self.benchmark.name,
             "sha256": self.benchmark.account["sha256"],
+            "rules": rules.VERSION,
             "objective": self.objective.value,
             "instances": len(self.benchmark),
             "answers": int(self.answers.sum()),

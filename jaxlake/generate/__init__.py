@@ -18,8 +18,10 @@ from jaxlake.record import Array
 from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
-__all__ = ["Dataset", "KindReport", "generate"]
+__all__ = ["VERSION", "Dataset", "KindReport", "generate"]
 
+VERSION = 1
+"""Number of the generator, which a change raises after which a key draws other boards."""
 _CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards need a wait.
 
 

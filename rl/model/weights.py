@@ -68,15 +68,17 @@ def _download(path: str | Path) -> Path:
             f"model.path = {path}: must be a folder that exists, or an id of the Hugging Face hub such as "
             "Qwen/Qwen3-4B or Qwen/Qwen3-4B@REVISION"
         )
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
     name, revision = hub.groups()
+    # Said anew, because huggingface-hub 1.27 asks the hub about a commit in the cache all the same.
+    download = functools.partial(snapshot_download, name, local_files_only=constants.HF_HUB_OFFLINE)
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=list(TEXTS)))
+        folder = Path(download(revision=revision, allow_patterns=list(TEXTS)))
         # Publishers keep more beside them, and as large: consolidated.safetensors, original/, onnx/.
         names = sorted(weight_files(folder)) if (folder / INDEX).exists() else [WHOLE]
-        return Path(snapshot_download(name, revision=folder.name, allow_patterns=names))
+        return Path(download(revision=folder.name, allow_patterns=names))
     except ConfigError:  # the index cannot be used
         raise
     except (OSError, ValueError, HfHubHTTPError) as error:

@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from jaxlake import __version__
+from engineer import evidence
+from jaxlake import __version__, rules
 from jaxlake.files import write_whole
+from jaxlake.generate import VERSION as GENERATOR
 from rl import distributed
 from rl.config import FREE, ROUNDING, Config, ConfigError, as_override, flat, provenance, read
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
@@ -27,9 +29,12 @@ ORIGIN = "origin.json"
 FORMAT = 2
 """Number of the form of a run's files, which a change raises that runs of before do not survive; 1 wrote none."""
 
+BEHAVIOUR = {"rules": rules.VERSION, "generator": GENERATOR, "evidence": evidence.VERSION}
+"""Numbers of what a run's results depend on; results of different numbers are not comparable."""
 
-def check_format(folder: Path) -> None:
-    """Refuse a run that a version with other files made: ConfigError naming that version."""
+
+def check_format(folder: Path) -> dict[str, Any]:
+    """Return a run's `version.json`; ConfigError naming the version if it made other files."""
     try:
         made = json.loads((folder / "version.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -39,6 +44,7 @@ def check_format(folder: Path) -> None:
             f"{folder}: made by jaxlake {made['jaxlake']} (form {made['format']}); this version reads form {FORMAT}: "
             "finish the run with the version that began it, or begin another"
         )
+    return made
 
 
 class InUse(ConfigError):
@@ -75,7 +81,7 @@ class RunDirectory:
             raise ConfigError(f"{path}: nothing can be written in {nearest}; choose another with --run")
         self._is_run = (path / "config.yaml").exists()
         if self._is_run:
-            check_format(path)
+            self._refuse_behaviour(check_format(path))
             self._refuse_other()
             self._take()
         elif path.exists() and any(child.name != "lock" for child in path.iterdir()):
@@ -88,7 +94,7 @@ class RunDirectory:
             if distributed.agree((self.path / "config.yaml").exists()):
                 raise InUse(f"{self.path}: was begun by another process just now; give the command again")
             self._is_run = True
-        self.write("version.json", {"jaxlake": __version__, "format": FORMAT})
+        self.write("version.json", {"jaxlake": __version__, "format": FORMAT, **BEHAVIOUR})
         self.write("config.yaml", self.config.to_yaml())
         self.write("provenance.json", provenance(self.config))
 
@@ -135,6 +141,14 @@ class RunDirectory:
         if distributed.agree(bool(holder)):
             raise InUse(f"{self.path}: in use by {holder or 'another job'}; wait for it or choose another --run")
         self._is_taken = True
+
+    def _refuse_behaviour(self, made: dict[str, Any]) -> None:
+        for name, ours in BEHAVIOUR.items():
+            if made.get(name, ours) != ours:
+                raise ConfigError(
+                    f"{self.path}: made by jaxlake {made['jaxlake']} ({name} {made[name]}); this version has {name} "
+                    f"{ours}, whose results differ: finish the run with the version that began it, or begin another"
+                )
 
     def _refuse_other(self) -> None:
         ours, theirs = flat(self.config.model_dump(mode="json")), flat(read(self.path / "config.yaml"))

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import hashlib
 import json
 import math
 import statistics
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from engineer.evidence import (
     CHECKS,
+    VERSION,
     Evidence,
     add,
     environment,
@@ -272,6 +274,13 @@ def test_whole_evidence_survives_json():
     evidence = whole_evidence()
     data = json.loads(json.dumps(evidence.to_json(), allow_nan=False))
     assert data["version"] == 3 and Evidence.from_json(data) == evidence
+
+
+def test_the_evidence_is_that_of_its_number():
+    """Rounded, because a sum of floats may end otherwise on another processor."""
+    plain = json.loads(json.dumps(whole_evidence().to_json()), parse_float=lambda text: f"{float(text):.9g}")
+    found = hashlib.sha256(json.dumps(plain).encode()).hexdigest()[:16]
+    assert (VERSION, found) == (3, "?"), "raise VERSION of engineer.evidence, and write both here"
 
 
 def test_evidence_of_another_version_is_refused():

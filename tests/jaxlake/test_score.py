@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from jaxlake import rules
 from jaxlake.benchmark import FAILURES, Benchmark, score
 from jaxlake.board_text import from_text
 from jaxlake.score import main
@@ -136,7 +137,7 @@ def test_an_instance_without_an_answer_counts_as_invalid_and_is_told(benchmark):
     scores = score({"across": OPTIMAL["across"], "back": []}, benchmark)
     assert failures_of(scores, "back") == failures_of(scores, "three") == {"missing": 1}
     assert row_of(scores, 2, 0.25).by_size[3].valid == pytest.approx(100 / 3)
-    assert scores.to_json()["missing"] == 5
+    assert scores.to_json()["missing"] == 5 and scores.to_json()["rules"] == rules.VERSION
     assert "5 instances have no answer and count as invalid" in scores.to_text()
 
 

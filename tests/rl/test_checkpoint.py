@@ -201,6 +201,19 @@ def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_ru
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
+@pytest.mark.parametrize("name", ["rules", "generator", "evidence"])
+def test_a_run_of_other_rules_boards_or_evidence_is_refused_and_untouched(tmp_path, name):
+    with contextlib.closing(RunDirectory(tmp_path / "run", Config())) as directory:
+        directory.create()
+    version = tmp_path / "run/version.json"
+    made = json.loads(version.read_text())
+    RunDirectory(tmp_path / "run", Config()).close()
+    version.write_text(json.dumps(made | {name: made[name] + 1}))
+    with pytest.raises(ConfigError, match=rf"\({name} {made[name] + 1}\); this version has {name} {made[name]}, "):
+        RunDirectory(tmp_path / "run", Config())
+    assert json.loads(version.read_text()) == made | {name: made[name] + 1}
+
+
 def test_a_checkpoint_of_another_base_or_tokenizer_is_refused_and_untouched(tmp_path):
     source = {"tokenizer": "1" * 64, "base": "2" * 64, "revision": "abc123"}
     checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
