@@ -234,7 +234,7 @@ SERVED = COMPARISON.replace("evaluation:", f"  served: {API}\nevaluation:")
         (("evaluation:", "  plain: {}\nevaluation:"), [], ""),
         (("  by_itself: {kind: base, temperature: 1.0}\n", ""), [], ""),  # it stays: its runs may be there
         (("PORT", "8001"), ["overrides.sampler.rows=48"], ""),
-        (("{kind: fixed_random}", "{kind: uniform}"), [], "engineers.fixed_random.kind was fixed_random, is now uniform"),
+        (("{kind: fixed_random}", "{kind: uniform}"), [], "fixed_random.kind was fixed_random, is now uniform"),
     ],
 )
 def test_in_the_midst_of_a_comparison_engineers_are_added_and_none_is_changed(tmp_path, change, overrides, message):
