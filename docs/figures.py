@@ -243,7 +243,58 @@ def _headline(curves: Mapping[str, np.ndarray]) -> None:
     figure.savefig(ROOT / "docs" / "study" / "headline.png", metadata={"Software": None})
 
 
-READERS = {"first": read_run, "turns": read_comparison}
+def read_horizon(path: Path) -> dict[str, Any]:
+    """Read the long comparison by GRPO, and the one by PPO in ``<path>-ppo`` beside it; draw both in one picture.
+
+    Above, the share of boards solved by who designs them; below, by which check the greedy plays of its own designs fail.
+    """
+    from matplotlib.figure import Figure
+
+    from rl.report import comparison as comparisons
+    from rl.report import style
+
+    figure = Figure(figsize=(9.2, 5.6), dpi=style.DPI)
+    panels = figure.subplots(2, 2, sharex=True, sharey="row")
+    found: dict[str, Any] = {"about": "python -m rl.compare --config configs/compare/horizon.yaml"}
+    for column, (learner, folder) in enumerate({"GRPO": path, "PPO": path.with_name(f"{path.name}-ppo")}.items()):
+        result, (above, below) = comparisons.read(folder), panels[:, column]
+        section = found[learner.lower()] = {"seeds": min(map(len, result.runs.values()))}
+        colours = (style.BLUE, style.GREEN, style.GREY, style.PURPLE)
+        for name, colour in zip(("checkpoint", "adarft", "fixed_random", "uniform"), colours, strict=True):
+            curves = 100 * np.array([run.curve for run in result.runs[name].values()], float)
+            above.plot(curves.mean(axis=0), color=colour, label=WORDS[name])
+            above.plot(curves.T, color=colour, linewidth=0.5, alpha=0.4)
+            ends = {f"after{count}": curves[:, count - 1] for count in (6, 10, 20, 30) if count <= curves.shape[1]}
+            section[name] = {key: f"{x.mean():.1f} [{x.min():.1f} {x.max():.1f}]" for key, x in ends.items()}
+        shares = np.mean([_failures(run) for run in sorted((folder / "arms" / "checkpoint").glob("seed*"))], axis=0)
+        for (check, words), share in zip(FAILURES.items(), shares.T, strict=True):
+            below.plot(share, color=style.CHECK_COLOURS[check], label=words)
+            section[f"fails_{words.split()[-1]}"] = f"{share[-1]:.0f}"
+        above.set_title(learner)
+        below.set_xlabel("after round")
+    panels[0, 0].set(ylabel="boards solved, %", ylim=(0, None))
+    panels[1, 0].set(ylabel="greedy plays that fail, %", ylim=(0, None))
+    panels[0, 1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    panels[1, 1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    figure.subplots_adjust(0.07, 0.1, 0.75, 0.94, wspace=0.08, hspace=0.12)
+    figure.savefig(ROOT / "docs" / "study" / "horizon.png", metadata={"Software": None})
+    return found
+
+
+FAILURES = {"hole_free": "in a hole", "conflict_free": "in a conflict", "goal_reached": "out of steps"}
+
+
+def _failures(run: Path) -> list[list[float]]:
+    """Return for each round the percentages of greedy plays that fail by each check of `FAILURES`."""
+    paths = sorted((run / "rounds").glob("*/evidence.json"), key=lambda path: int(path.parent.name))
+    rows = [json.loads(path.read_text(encoding="utf-8"))["by_kind"] for path in paths]
+    return [
+        [100 * sum(r["first_failures"][c] for r in kinds) / sum(r["n"] for r in kinds) for c in FAILURES]
+        for kinds in rows
+    ]
+
+
+READERS = {"first": read_run, "turns": read_comparison, "horizon": read_horizon}
 """What reads the runs of a section of the file."""
 
 if __name__ == "__main__":
