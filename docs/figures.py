@@ -246,14 +246,14 @@ def _headline(curves: Mapping[str, np.ndarray]) -> None:
 def read_horizon(path: Path) -> dict[str, Any]:
     """Read the long comparison by GRPO, and the one by PPO in ``<path>-ppo`` beside it; draw both in one picture.
 
-    Above, the share of boards solved by who designs them; below, by which check the greedy plays of its own designs fail.
+    Above, the share of boards solved by who designs them; below, by which check greedy plays fail with its own designs.
     """
     from matplotlib.figure import Figure
 
     from rl.report import comparison as comparisons
     from rl.report import style
 
-    figure = Figure(figsize=(9.2, 5.6), dpi=style.DPI)
+    figure = Figure(figsize=(10.6, 5.6), dpi=style.DPI)
     panels = figure.subplots(2, 2, sharex=True, sharey="row")
     found: dict[str, Any] = {"about": "python -m rl.compare --config configs/compare/horizon.yaml"}
     for column, (learner, folder) in enumerate({"GRPO": path, "PPO": path.with_name(f"{path.name}-ppo")}.items()):
@@ -276,7 +276,7 @@ def read_horizon(path: Path) -> dict[str, Any]:
     panels[1, 0].set(ylabel="greedy plays that fail, %", ylim=(0, None))
     panels[0, 1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     panels[1, 1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    figure.subplots_adjust(0.07, 0.1, 0.75, 0.94, wspace=0.08, hspace=0.12)
+    figure.subplots_adjust(0.06, 0.1, 0.68, 0.94, wspace=0.08, hspace=0.12)
     figure.savefig(ROOT / "docs" / "study" / "horizon.png", metadata={"Software": None})
     return found
 
@@ -287,11 +287,9 @@ FAILURES = {"hole_free": "in a hole", "conflict_free": "in a conflict", "goal_re
 def _failures(run: Path) -> list[list[float]]:
     """Return for each round the percentages of greedy plays that fail by each check of `FAILURES`."""
     paths = sorted((run / "rounds").glob("*/evidence.json"), key=lambda path: int(path.parent.name))
-    rows = [json.loads(path.read_text(encoding="utf-8"))["by_kind"] for path in paths]
-    return [
-        [100 * sum(r["first_failures"][c] for r in kinds) / sum(r["n"] for r in kinds) for c in FAILURES]
-        for kinds in rows
-    ]
+    by_round = [json.loads(path.read_text(encoding="utf-8"))["by_kind"] for path in paths]
+    plays = sum(row["n"] for row in by_round[0])
+    return [[100 * sum(row["first_failures"][c] for row in rows) / plays for c in FAILURES] for rows in by_round]
 
 
 READERS = {"first": read_run, "turns": read_comparison, "horizon": read_horizon}
