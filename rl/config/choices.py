@@ -153,18 +153,41 @@ class Aggregation(Word):
     CONSTANT = "constant"
 
 
+class PolicyLoss(Word):
+    """Loss of a token by the ratio r of its new probability to its old one, and its advantage A.
+
+    Attributes:
+      CLIPPED: -min(r A, clip(r) A), PPO's loss (Schulman et al. 2017), as GRPO has it.
+      GSPO: the same with one ratio for all tokens of an answer, the geometric mean of theirs (Zheng et al. 2025). Its
+        bounds are narrow: the authors have 3e-4 and 4e-4.
+      GSPO_TOKEN: the value of GSPO, and the gradient of each token times its own advantage, for `grpo.credit=exact`.
+      CISPO: -clip(r) A log p with the clipped ratio as a constant, so that each token keeps a gradient (MiniMax-M1,
+        Chen et al. 2025).
+      DPPO: -r A, and nothing for a token whose probability has moved as the advantage wants it by more than the bound
+        (Qi et al. 2026, with their estimate of the total variation by one token). Against the sampler's probability.
+    """
+
+    CLIPPED = "clipped"
+    GSPO = "gspo"
+    GSPO_TOKEN = "gspo_token"
+    CISPO = "cispo"
+    DPPO = "dppo"
+
+
 class Correction(Word):
-    """Importance weights for what the sampler's probabilities differ from the trainer's, truncated (Yao et al. 2025).
+    """Importance weights of the trainer's probability against the sampler's.
 
     Attributes:
       NONE: no weights; the mismatch is measured all the same.
-      TOKEN: a weight for each token, by its own ratio.
+      TOKEN: a weight for each token, by its own ratio, truncated (Yao et al. 2025).
       SEQUENCE: all tokens of an answer by the product of their ratios, which is unbiased but for the truncation.
+      ICEPOP: a weight for each token, by its own ratio, and 0 outside of .5 to 5 (IcePop, Ling Team 2025).
     """
 
     NONE = "none"
     TOKEN = "token"
     SEQUENCE = "sequence"
+    ICEPOP = "icepop"
 
 
 class RewardKind(Word):

@@ -11,6 +11,7 @@ from rl.config.choices import (
     Correction,
     Credit,
     Optimizer,
+    PolicyLoss,
     RewardKind,
     Schedule,
 )
@@ -119,12 +120,17 @@ class GRPOSection(OptimizerFields):
         description="factor by which the end of a play counts less for a player's move for each step between the two; "
         "1: the same for all moves of a play",
     )
+    loss: PolicyLoss = Field(
+        PolicyLoss.CLIPPED, description="loss of a token; gspo and gspo_token have one ratio for a whole answer"
+    )
     aggregation: Aggregation = Field(Aggregation.TOKEN_MEAN, description="divisor of the sum over all tokens")
     clip_low: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
-        0.2, description="lower clip of the ratio of probabilities, at 1 - clip_low"
+        0.2,
+        description="lower clip of the ratio of probabilities, at 1 - clip_low; dppo: of their difference",
     )
     clip_high: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
-        0.28, description="upper clip of the ratio of probabilities, at 1 + clip_high"
+        0.28,
+        description="upper clip of the ratio of probabilities, at 1 + clip_high; dppo: of their difference",
     )
     kl_coefficient: Annotated[float, Field(ge=0)] = Field(
         0.0,
@@ -133,7 +139,7 @@ class GRPOSection(OptimizerFields):
     entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bonus on entropy")
     correction: Correction = Field(
         Correction.NONE,
-        description="importance weights of the trainer's probabilities against the sampler's, at most 2",
+        description="importance weights of the trainer's probabilities against the sampler's, bounded",
     )
     temperature: Temperature = Field(1.0, description="temperature of the answers")
     engineer_every: Annotated[int, Field(ge=0), paper(0, "none is mentioned")] = Field(

@@ -5,11 +5,13 @@ import jax.numpy as jnp
 
 from jaxlake.record import Array, Record, record
 from rl.config import GRPOSection
-from rl.config.choices import Aggregation, Correction
+from rl.config.choices import Aggregation, Correction, PolicyLoss
 from rl.model.logprobs import Sequences, masked_sum
 
 MAX_CORRECTION = 2.0
 """Bound of an importance weight (Yao et al. 2025)."""
+ICEPOP = 0.5, 5.0
+"""Bounds of an importance weight outside of which a token does not count (Ling Team 2025, "Every Step Evolves")."""
 MAX_LOG_RATIO = 20.0
 """Bound of a log-ratio. Beyond it the ratio of probabilities stays e^20 = 4.9e8, or its inverse, without gradient."""
 
@@ -62,10 +64,16 @@ def policy_loss(
     if settings.correction is not Correction.NONE:
         if settings.correction is Correction.SEQUENCE:
             mismatch = jnp.broadcast_to(mismatch.sum(axis=-1, keepdims=True), mask.shape)
-        weight = jnp.minimum(jnp.exp(jnp.minimum(mismatch, MAX_LOG_RATIO)), MAX_CORRECTION)
+        weight = jnp.exp(jnp.minimum(mismatch, MAX_LOG_RATIO))
+        if settings.correction is Correction.ICEPOP:
+            weight = jnp.where((weight >= ICEPOP[0]) & (weight <= ICEPOP[1]), weight, 0)
+        else:
+            weight = jnp.minimum(weight, MAX_CORRECTION)
         advantages *= weight
         described["correction"] = weight
 
+    if settings.loss is PolicyLoss.DPPO:
+        old = batch.sampler_logprobs
     loss, of_loss = token_losses(logprobs, entropy, old, advantages, batch.reference_logprobs, mask, settings)
     if settings.aggregation is Aggregation.SEQUENCE_MEAN:
         loss /= jnp.maximum(mask.sum(axis=-1, keepdims=True), 1)
@@ -81,18 +89,37 @@ def token_losses(
     mask: Array,
     settings: GRPOSection,
 ) -> tuple[jax.Array, dict[str, Array]]:
-    """Compute the loss of each token, and what describes it; all arrays ``[...]``, see `Batch` and `policy_loss`."""
+    """Compute the loss of each token, and what describes it; all arrays ``[...]``, see `Batch` and `policy_loss`.
+
+    The losses with a ratio of whole answers have the tokens of an answer in the last axis.
+    """
     advantages = jnp.where(mask, advantages, 0)
-    ratio = jnp.exp(_log_ratio(logprobs, old_logprobs, mask))
-    clipped = jnp.clip(ratio, 1 - settings.clip_low, 1 + settings.clip_high)  # two bounds: "clip higher", DAPO
-    loss = -jnp.minimum(ratio * advantages, clipped * advantages)
+    log_ratio = _log_ratio(logprobs, old_logprobs, mask)
+    if settings.loss in (PolicyLoss.GSPO, PolicyLoss.GSPO_TOKEN):
+        mean = log_ratio.sum(axis=-1, keepdims=True) / jnp.maximum(mask.sum(axis=-1, keepdims=True), 1)
+        if settings.loss is PolicyLoss.GSPO_TOKEN:
+            mean = jax.lax.stop_gradient(mean - log_ratio) + log_ratio
+        log_ratio = jnp.where(mask, mean, 0)
+    ratio = jnp.exp(log_ratio)
+    low, high = ratio < 1 - settings.clip_low, ratio > 1 + settings.clip_high
+    if settings.loss is PolicyLoss.DPPO:
+        change = jnp.where(mask, jnp.exp(logprobs) - jnp.exp(old_logprobs), 0)
+        low, high = change < -settings.clip_low, change > settings.clip_high
     described: dict[str, Array] = {
         "ratio": ratio,
-        "clipped_low": (advantages < 0) & (ratio < 1 - settings.clip_low),
-        "clipped_high": (advantages > 0) & (ratio > 1 + settings.clip_high),
+        "clipped_low": (advantages < 0) & low,
+        "clipped_high": (advantages > 0) & high,
         "entropy": entropy,
         "ratio_max": ratio,
     }
+    clipped = jnp.clip(ratio, 1 - settings.clip_low, 1 + settings.clip_high)  # two bounds: "clip higher", DAPO
+    match settings.loss:
+        case PolicyLoss.CISPO:
+            loss = -jax.lax.stop_gradient(clipped) * advantages * jnp.where(mask, logprobs, 0)
+        case PolicyLoss.DPPO:
+            loss = -jnp.where(described["clipped_low"] | described["clipped_high"], 0, ratio * advantages)
+        case _:
+            loss = -jnp.minimum(ratio * advantages, clipped * advantages)
     if settings.kl_coefficient > 0:
         assert reference_logprobs is not None
         log_ratio = _log_ratio(logprobs, reference_logprobs, mask)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rl.config import GRPOSection
-from rl.config.choices import Aggregation, Correction
+from rl.config.choices import Aggregation, Correction, PolicyLoss
 from rl.learn.grpo import Batch, denominator, policy_loss
 from rl.model.logprobs import Sequences
 
@@ -131,10 +131,12 @@ def test_entropy_is_a_bonus():
         (Correction.NONE, [[1, 1], [1, 1]]),
         (Correction.TOKEN, [[2, 0.5], [1.5, 1]]),  # the first is 3, above the cap
         (Correction.SEQUENCE, [[1.5, 1.5], [1.5, 1.5]]),  # 3 x .5 and 1.5 x 1
+        (Correction.ICEPOP, [[3, 0], [1.5, 1]]),  # .49 is below the band of .5 to 5
     ],
 )
 def test_importance_weights_of_the_trainer_against_the_sampler(correction, weights):
-    sampler, old = np.full((2, 2), -2.0), np.log([[3, 0.5], [1.5, 1]]) - 2
+    second = 0.49 if correction is Correction.ICEPOP else 0.5
+    sampler, old = np.full((2, 2), -2.0), np.log([[3, second], [1.5, 1]]) - 2
     chosen = settings(correction=correction)
     loss, sums, gradient, _ = evaluate(old, batch([1.0, -3.0], old=old, sampler=sampler), chosen)
     expected = -np.array(weights) * [[1.0], [-3.0]]
@@ -175,3 +177,80 @@ def test_what_stands_outside_the_mask_reaches_neither_loss_nor_gradient(what):
     assert np.isfinite(list(sums.values())).all()
     np.testing.assert_allclose(gradient, [[-1.0, 0], [0, 0]])
     np.testing.assert_allclose(by_entropy, [[-0.1, 0], [0, 0]])
+
+
+def torch_loss(loss, new, old, worth, low, high):
+    """The losses of an answer's tokens in PyTorch, from the papers; float64 tensors ``[T]``."""
+    torch = pytest.importorskip("torch")
+
+    def clipped(ratio):
+        return -torch.minimum(ratio * worth, ratio.clamp(1 - low, 1 + high) * worth)
+
+    ratio, mean = (new - old).exp(), (new - old).mean().exp()
+    match loss:
+        case PolicyLoss.CLIPPED:
+            return clipped(ratio)
+        case PolicyLoss.GSPO:
+            return clipped(mean.expand(len(new)))
+        case PolicyLoss.GSPO_TOKEN:
+            return clipped(mean.detach() * (new - new.detach()).exp())
+        case PolicyLoss.CISPO:
+            return -ratio.detach().clamp(1 - low, 1 + high) * worth * new
+        case PolicyLoss.DPPO:
+            change = new.exp() - old.exp()
+            cut = ((worth > 0) & (change > high)) | ((worth < 0) & (change < -low))
+            return -(~cut * ratio * worth)
+
+
+@pytest.mark.parametrize("aggregation", [Aggregation.TOKEN_MEAN, Aggregation.SEQUENCE_MEAN])
+@pytest.mark.parametrize("loss", PolicyLoss)
+def test_losses_and_gradients_are_those_of_plain_pytorch_in_float64(loss, aggregation):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(3)
+    mask = np.arange(9) < np.array([9, 4, 1, 0, 7, 3])[:, None]
+    old = rng.uniform(-3, -0.8, mask.shape)
+    new = old + rng.normal(0, 0.5, mask.shape) * (rng.random(mask.shape) < 0.8) + np.linspace(-0.4, 0.4, 6)[:, None]
+    new = np.minimum(new, -1e-3)
+    advantages = rng.normal(0, 1, mask.shape)
+    chosen = settings(loss=loss, aggregation=aggregation, clip_low=0.05, clip_high=0.08)
+    sampler = old if loss is PolicyLoss.DPPO else old - 0.1
+    data = batch(np.zeros(6), old=old + 0.3 * (loss is PolicyLoss.DPPO), sampler=sampler, mask=mask)
+    data = data.replace(advantages=np.where(mask, advantages, np.nan).astype(np.float32))
+    found, sums, gradient, _ = evaluate(np.where(mask, new, np.inf), data, chosen)
+
+    total, expected = 0.0, np.zeros(mask.shape)
+    for row, length in enumerate(mask.sum(axis=1)):
+        if length:
+            tokens = torch.tensor(new[row, :length], dtype=torch.float64, requires_grad=True)
+            before, worth = (torch.tensor(x[row, :length], dtype=torch.float64) for x in (old, advantages))
+            losses = torch_loss(loss, tokens, before, worth, chosen.clip_low, chosen.clip_high)
+            weighed = losses.sum() / (length if aggregation is Aggregation.SEQUENCE_MEAN else 1)
+            weighed.backward()
+            total += weighed.item()
+            expected[row, :length] = tokens.grad.numpy()
+    assert found == pytest.approx(total, rel=1e-5)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
+    assert sums["clipped_low"] > 0 and sums["clipped_high"] > 0  # the bounds were met
+
+
+@pytest.mark.parametrize("loss", PolicyLoss)
+def test_every_loss_has_the_policy_gradient_where_nothing_has_moved(loss):
+    old = np.log([[0.3, 0.6], [0.2, 0.9]])
+    data = batch([1.0, -2.0], old=old, mask=[[True, True], [True, False]])
+    gradient = evaluate(old, data, settings(loss=loss))[2]
+    shared = loss is PolicyLoss.GSPO  # its ratio is that of the answer, each of whose tokens has a part in it
+    np.testing.assert_allclose(gradient, [[-1, -1], [2, 0]], rtol=1e-5)
+    assert not shared or gradient[0, 0] == gradient[0, 1]
+
+
+@pytest.mark.parametrize("loss", PolicyLoss)
+def test_extreme_ratios_and_masked_garbage_stay_finite(loss):
+    old, new = (
+        np.array([[-60.0, -1e-6, np.nan], [-1e-6, -70.0, -np.inf]]),
+        np.array([[-1e-6, -60.0, 9], [-80, -1e-6, 9]]),
+    )
+    data = batch([1.0, -1.0], old=old, mask=[[True, True, False], [True, True, False]])
+    found, sums, gradient, _ = evaluate(new, data, settings(loss=loss))
+    assert np.isfinite([found, *sums.values()]).all()
+    assert np.isfinite(gradient).all()
+    assert (gradient[:, 2] == 0).all()
