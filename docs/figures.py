@@ -27,7 +27,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs" / "figures.yaml"
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-FIGURE = re.compile(r"<!--=([\w.]+)-->([-+]?\d[\d,.]*\d|\d)( \[[^\]]*\])?")
+FIGURE = re.compile(r"<!--=([\w.]+)-->([-+]?\d(?:[\d,.]*\d)?)( \[[^\]]*\])?")
 BLOCK = re.compile(r"^<!--=([\w.]+)-->\n(```.*?^```|(?:^\|[^\n]*\n)+)", re.DOTALL | re.MULTILINE)
 WORDS = {
     "checkpoint": "its own designs",
@@ -179,7 +179,11 @@ def read_comparison(path: Path) -> dict[str, Any]:
     curves = {name: {seed: own[seed] for seed in seeds} for name, own in curves.items()}
     _headline({name: np.array(list(own.values())) for name, own in curves.items()})
     rounds = len(next(iter(curves[result.baseline].values())))
-    sections = {"about": f"python -m rl.compare --config configs/compare/{path.name.removeprefix('compare-')}.yaml"}
+    sections: dict[str, Any] = {"about": "python -m rl.compare --config configs/compare/turns.yaml"}
+    for name in curves:
+        runs = [_failures(path / "arms" / name / f"seed{seed}")[-1] for seed in seeds]
+        shares = zip(FAILURES.values(), np.mean(runs, axis=0), strict=True)
+        sections[f"{name}_fails"] = {words.split()[-1]: f"{share:.0f}" for words, share in shares}
     return sections | {
         f"rounds{count}": _ends({name: {seed: x[:count] for seed, x in own.items()} for name, own in curves.items()})
         for count in sorted({min(6, rounds), rounds})

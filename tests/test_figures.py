@@ -35,7 +35,7 @@ def test_every_section_says_where_its_figures_are_from():
 
 def test_a_number_a_difference_a_block_and_a_table_are_written_anew():
     page = (
-        "It solves <!--=a.end-->9.9 % (<!--=a.less-->+1.0 [-2.0 +4.0] points).\n\n"
+        "It solves <!--=a.end-->9.9 % (<!--=a.less-->+1 points).\n\n"
         "<!--=a.text-->\n```\nold\nlines\n```\n\n"
         "<!--=a.table-->\n| old |\n|---|\n| x |\n\nEnd 3.\n"
     )
