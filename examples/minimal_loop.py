@@ -22,7 +22,7 @@ import optax
 
 from engineer import RULES, PastRound, evidence_from_verdicts
 from engineer.evidence import add, training_evidence
-from jaxlake import Instance, Kind, Lake, LakeConfig, Params, Plan, State, observations, verify
+from jaxlake import ConflictRule, HoleRule, Instance, Kind, Lake, LakeConfig, Params, Plan, State, observations, verify
 from jaxlake.generate import pool
 from jaxlake.types import ABSENT, STEPS
 
@@ -44,7 +44,7 @@ def observe(state: State) -> tuple[jax.Array, jax.Array]:
     return window, jnp.concatenate([(goals - positions) / side, jnp.sign(goals - positions)], axis=-1)
 
 
-LAKE = Lake(holes="fall", conflicts="end", observe=observe)  # a hole or a conflict ends the play
+LAKE = Lake(HoleRule.FALL, ConflictRule.END, observe)  # a hole or a conflict ends the play
 
 
 def new_network(key: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
