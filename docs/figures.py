@@ -196,6 +196,7 @@ def _ends(curves: Mapping[str, Mapping[int, np.ndarray]]) -> dict[str, Any]:
     found: dict[str, Any] = {"seeds": len(next(iter(curves.values())))}
     for name, own in curves.items():
         found[name] = {measure: f"{np.mean([of(x) for x in own.values()]):.1f}" for measure, of in measures.items()}
+        found[name]["deviation"] = f"{np.std([x[-1] for x in own.values()], ddof=1):.1f}"
     for ours, theirs in itertools.permutations(curves, 2):
         if ours != "checkpoint" and theirs not in ("fixed_random", "checkpoint_shuffled"):
             continue
