@@ -18,7 +18,7 @@ from jaxlake.record import Array
 from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
 
-__all__ = ["VERSION", "Dataset", "KindReport", "generate"]
+__all__ = ["Dataset", "KindReport", "generate"]
 
 VERSION = 1
 """Number of the generator, which a change raises after which a key draws other boards."""
