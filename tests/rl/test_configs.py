@@ -34,8 +34,9 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "turns-ppo": (1, 12 * USABLE),
     "smollm2-135m": (1, 6 * GIB),
     "smollm2-turns": (1, 16 * USABLE),
+    "smollm2-words": (1, 16 * USABLE),
 }
-COMPARISONS = ("tiny", "language", "contexts", "small", "lab", "families", "turns", "turns-ppo", "base")
+COMPARISONS = ("tiny", "language", "contexts", "small", "lab", "families", "turns", "turns-ppo", "horizon", "base")
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 
 
