@@ -22,7 +22,8 @@ def execute(*arguments: str | Path) -> subprocess.CompletedProcess:
     """The runner with a hasty compiler, and with the tests' eight virtual devices for the notebook that needs eight."""
     environment = os.environ | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
     if not any("kaggle" in str(argument) for argument in arguments):
-        environment["XLA_FLAGS"] = re.sub("--xla_force_host_platform_device_count=8", "", environment["XLA_FLAGS"])
+        flags = environment["XLA_FLAGS"].replace("--xla_force_host_platform_device_count=8", "")
+        environment["XLA_FLAGS"] = flags.strip()
     del environment["NPROC"]
     command = [sys.executable, ROOT / "notebooks" / "execute.py", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True)
