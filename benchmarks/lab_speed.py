@@ -198,7 +198,7 @@ def measure_decisions(turns: int) -> list[Row]:
     """Print and return the rates of the language actor's decisions against those of their matrix products."""
     config = config_.load(TURNS)
     policy, parameters = Policy.create(config, jax.random.key(0))
-    actor, policy, parameters = language.make_actor(policy, config.student.turns, parameters, jax.random.key(1))
+    actor, policy, parameters = language.make_actor(policy, config.student, parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
     tree = {"model": trained, "value": language.first_value(policy.shape.hidden_size)}
     views, legal = np.zeros((actor.chunk, len(view.phrases())), np.int8), np.ones((actor.chunk, len(Action)), bool)
