@@ -16,7 +16,6 @@ from rl.config.choices import (
     Advantage,
     AttentionKind,
     BranchKind,
-    Correction,
     Credit,
     Dtype,
     GateAction,
@@ -342,11 +341,6 @@ class Config(Section):
             return self
         if self.grpo.advantage is Advantage.FITTED:
             raise ValueError("grpo.advantage = fitted needs student.kind = player, whose moves see the board")
-        if self.grpo.loss is PolicyLoss.DPPO and self.grpo.correction is not Correction.NONE:
-            raise ValueError(
-                f"grpo.correction = {self.grpo.correction} must be none with grpo.loss = dppo, whose ratio is that to "
-                "the sampler"
-            )
         if self.rounds.instances % self.grpo.prompts:
             raise ValueError(
                 f"rounds.instances = {self.rounds.instances} must be a multiple of grpo.prompts = {self.grpo.prompts}"
@@ -366,10 +360,7 @@ class Config(Section):
         of = "student.environments * student.rollout_steps"
         if not self.by_ppo:
             if self.grpo.loss in (PolicyLoss.GSPO, PolicyLoss.GSPO_TOKEN):
-                raise ValueError(
-                    f"grpo.loss = {self.grpo.loss} needs student.kind = language: it has a ratio of whole answers, and "
-                    "an update of a player has moves of many plays"
-                )
+                raise ValueError(f"grpo.loss = {self.grpo.loss} needs student.kind = language, which has whole answers")
             if student.environments % samples:
                 raise ValueError(
                     f"student.environments = {student.environments} must be a multiple of grpo.samples = {samples}, "

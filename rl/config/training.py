@@ -148,6 +148,12 @@ class GRPOSection(OptimizerFields):
         "so that runs compare; 0: none",
     )
 
+    @pydantic.model_validator(mode="after")
+    def _one_ratio_to_the_sampler(self) -> Self:
+        if self.loss is PolicyLoss.DPPO and self.correction is not Correction.NONE:
+            raise ValueError(f"correction = {self.correction} must be none: loss = dppo has its ratio to the sampler")
+        return self
+
     @property
     def updates(self) -> int:
         """Number of updates that a step makes."""

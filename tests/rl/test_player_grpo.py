@@ -346,6 +346,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, monkeypatch, a
         ),
         ("grpo.correction=token", "nothing reads grpo.correction with student.actor=language and student.learner=grpo"),
         ("grpo.micro_batch=4", "nothing reads grpo.micro_batch with"),
+        ("grpo.loss=gspo", "grpo.loss = gspo needs student.kind = language"),
         ("student.ppo.epochs=2", "nothing reads student.ppo.epochs with .*; student.learner=ppo does"),
         ("grpo.gae_lambda=0", "grpo.gae_lambda = 0: must be greater than 0"),
     ],

@@ -254,3 +254,8 @@ def test_extreme_ratios_and_masked_garbage_stay_finite(loss):
     assert np.isfinite([found, *sums.values()]).all()
     assert np.isfinite(gradient).all()
     assert (gradient[:, 2] == 0).all()
+
+
+def test_a_ratio_to_the_sampler_takes_no_correction_for_it():
+    with pytest.raises(ValueError, match="correction = icepop must be none: loss = dppo has its ratio to the sampler"):
+        settings(loss=PolicyLoss.DPPO, correction=Correction.ICEPOP)
