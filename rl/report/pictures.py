@@ -127,13 +127,13 @@ def _allocation(run: Run) -> Figure | None:
     most = {"data": max(max(past.config.data) for past in run.rounds), "hole": MAX_HOLE, "wait": 1.0}
     few = len(run.rounds) <= WIDE
     figure, panels = style.panels(3, (0.45 if few else 0.3) * len(run.chosen) + 0.5, "round", run.axis_name, 3)
-    used = np.array([[bool(past.requested(kind, "data")) for past in run.rounds] for kind in run.chosen])
     for axes, ratio in zip(panels, RATIOS, strict=True):
         requested, realised = (
             np.array([[value(past, kind, ratio) for past in run.rounds] for kind in run.chosen], float)
             for value in (Round.requested, Round.realised)
         )
-        requested[~used] = np.nan  # the ratios of kinds without boards are nobody's choice
+        if ratio == "data":
+            requested[requested == 0] = np.nan  # a kind without boards has no cell, as it has no other ratio
         texts = [[f"{share:.2f}".removeprefix("0") for share in row] for row in requested]
         for i, j in np.argwhere(np.abs(realised - requested) > NOTABLE) if few else ():
             texts[i][j] += f"\n({realised[i, j]:.2f})".replace("(0", "(")

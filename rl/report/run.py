@@ -60,13 +60,17 @@ class Round:
         return f"round {self.index}"
 
     def requested(self, kind: Kind, ratio: str) -> float | None:
-        """Return a ratio of the configuration; None for a kind that it does not have."""
-        return self.config.to_dict().get(str(kind), {}).get(ratio)
+        """Return a ratio of the configuration; None for a kind that it does not have, or has no boards of."""
+        return _of_boards(self.config.to_dict().get(str(kind), {}), ratio)
 
     def realised(self, kind: Kind, ratio: str) -> float | None:
         """Return a ratio as measured on the generated boards; None where none was, as for a kind without boards."""
-        entry = self.proposal.get("realised", {}).get(str(kind), {})
-        return entry.get(ratio) if entry.get("data") or ratio == "data" else None
+        return _of_boards(self.proposal.get("realised", {}).get(str(kind), {}), ratio)
+
+
+def _of_boards(ratios: dict[str, float], ratio: str) -> float | None:
+    """Return a kind's ratio; None for those of boards that there are not, which are no choice of an engineer."""
+    return ratios.get(ratio) if ratios.get("data") or ratio == "data" else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -121,13 +121,8 @@ def round_table(run: Run, current: Round) -> Table:
     seen = (*(training.by_kind if training else ()), *(stage.evidence.by_kind if stage else ()))
     evidence = {row.kind: row for row in seen}
 
-    def of(past: Round | None, kind: Kind, ratio: str) -> str:
-        return (
-            _short(past.requested(kind, ratio)) if past and (ratio == "data" or past.requested(kind, "data")) else "-"
-        )
-
     def change(kind: Kind, ratio: str) -> str:
-        before, after = (of(past, kind, ratio) for past in (previous, current))
+        before, after = ("-" if past is None else _short(past.requested(kind, ratio)) for past in (previous, current))
         return after if "-" in (before, after) or before == after else f"{before} → {after}"
 
     rows = []
