@@ -94,12 +94,17 @@ def validate(
     recorder.directory.write(f"{name}/evidence.json", evidence.to_json())
     recorder.directory.write(f"{name}/samples.json", _samples(answerer, data, greedy, verdicts))
     recorder.meter.read()  # what validation compiles is not the next step's
+    display.say(f"{_stage_name(name)}: {summary(evidence)}")
+    return evidence
+
+
+def summary(evidence: Evidence) -> str:
+    """Return the line that a terminal shows of a validation, whose boards were answered by sampling too."""
     assert evidence.sampled_se is not None  # `validation.samples` is 1 at least
-    display.say(
-        f"{_stage_name(name)}: valid {evidence.valid / evidence.n:.1%} greedy, {evidence.sampled_valid:.1%} sampled "
+    return (
+        f"valid {evidence.valid / evidence.n:.1%} greedy, {evidence.sampled_valid:.1%} sampled "
         f"(+- {1.96 * evidence.sampled_se:.1%}) of {evidence.n} validation boards"
     )
-    return evidence
 
 
 def pilot(student: Validated, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
