@@ -184,7 +184,7 @@ PICTURES: dict[str, style.Drawing] = {
         "The environment of each round as requested, of kinds that engineers gave boards to; in brackets as realised "
         "where that differs, if there are at most six rounds.",
     ),
-    "failures.png": (_failures, "Greedy answers that fail, by their first failing check."),
+    "failures.png": (_failures, "Greedy answers that fail, by their first failing check, at up to ten validations."),
     "samples.png": (
         boards.samples,
         "The same boards through the validations, with the plans that the policy answered; no paths where the "
