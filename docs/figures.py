@@ -2,6 +2,7 @@
 
     python docs/figures.py                                              # write the pages from docs/figures.yaml
     python docs/figures.py first=runs/turns turns=runs/compare-turns    # read runs first, and draw their pictures anew
+    python docs/figures.py pretrained=runs/compare-smollm2 machine="one NVIDIA H200"    # runs that were made elsewhere
 
 A page marks a quoted figure: ``<!--=turns.checkpoint.end-->16.6``. A mark on a line of its own stands for the block of
 code or the table below it. `tests/test_figures.py` holds that pages and ``figures.yaml`` agree.
@@ -9,6 +10,7 @@ code or the table below it. `tests/test_figures.py` holds that pages and ``figur
 
 import dataclasses
 import datetime
+import functools
 import itertools
 import json
 import os
@@ -63,8 +65,10 @@ HORIZON = ("checkpoint", "adarft", "fixed_random", "uniform")
 
 def main(arguments: list[str]) -> None:
     figures = load()
-    for name, path in (argument.split("=", 1) for argument in arguments):
-        figures[name] = origin() | READERS[name](Path(path))
+    given = dict(argument.split("=", 1) for argument in arguments)
+    machine = given.pop("machine", None) or this_machine()
+    for name, path in given.items():
+        figures[name] = origin() | {"machine": machine} | READERS[name](Path(path))
     FILE.write_text(HEAD + yaml.dump(figures, Dumper=_Dumper, sort_keys=False, width=1000), encoding="utf-8")
     for page in PAGES:
         page.write_text(render(page.read_text(encoding="utf-8"), figures), encoding="utf-8")
@@ -85,7 +89,7 @@ _Dumper.add_representer(str, _text)
 
 
 def load() -> dict[str, Any]:
-    """Return the figures by section; a section has the commit, the processor and the JAX that it was read with."""
+    """Return the figures by section; a section has the commit that read it and the machine that ran it."""
     return yaml.safe_load(FILE.read_text(encoding="utf-8")) or {} if FILE.exists() else {}
 
 
@@ -112,16 +116,17 @@ def look_up(figures: Any, name: str) -> str:
 
 
 def origin() -> dict[str, str]:
-    """Return where figures are read, by the commit that reads them."""
+    """Return which commit reads figures, and when."""
     commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, text=True).strip()
+    return {"commit": commit, "date": datetime.date.today().isoformat()}
+
+
+def this_machine() -> str:
+    """Return the processor, its cores and the release of JAX."""
     cpu = Path("/proc/cpuinfo").read_text(encoding="utf-8") if Path("/proc/cpuinfo").exists() else ""
     named = re.search(r"^model name\s*: (.*)$", cpu, re.MULTILINE)
-    return {
-        "commit": commit,
-        "date": datetime.date.today().isoformat(),
-        "processor": f"{named[1] if named else platform.processor()}, {len(os.sched_getaffinity(0))} cores",
-        "jax": version("jax"),
-    }
+    cores = len(os.sched_getaffinity(0))
+    return f"{named[1] if named else platform.processor()}, {cores} cores, JAX {version('jax')}"
 
 
 def read_run(path: Path) -> dict[str, Any]:
@@ -172,17 +177,22 @@ def _output(run: Any) -> Iterator[str]:
     yield validation(run.stages[-1])
 
 
-def read_comparison(path: Path) -> dict[str, Any]:
-    """Read a comparison of engineers on the player of the first command, its seeds that all have; draw the claim."""
+def read_comparison(config: str, picture: str, path: Path) -> dict[str, Any]:
+    """Read a comparison of engineers by a player's curves, its seeds that all have; draw the claim.
+
+    Args:
+      config: the name of its file in ``configs/compare``.
+      picture: the name in ``docs/study``.
+    """
     result = comparisons.read(path)
     curves = {
         name: {seed: 100 * np.array(run.curve) for seed, run in runs.items()} for name, runs in result.runs.items()
     }
     seeds = sorted(set.intersection(*(set(own) for own in curves.values())))
     curves = {name: {seed: own[seed] for seed in seeds} for name, own in curves.items()}
-    _save("headline.png", _headline, {name: np.array(list(own.values())) for name, own in curves.items()})
+    _save(picture, _headline, {name: np.array(list(own.values())) for name, own in curves.items()})
     rounds = len(next(iter(curves[result.baseline].values())))
-    sections: dict[str, Any] = {"about": "python -m rl.compare --config configs/compare/turns.yaml"}
+    sections: dict[str, Any] = {"about": f"python -m rl.compare --config configs/compare/{config}.yaml"}
     for name in curves:
         sections[name] = _last(_failures([path / "arms" / name / f"seed{seed}" for seed in seeds]))
     return sections | {
@@ -221,7 +231,10 @@ def _paired(differences: np.ndarray) -> str:
 
 
 def _headline(curves: Mapping[str, np.ndarray]) -> Figure:
-    """Draw the validations of some engineers, mean over the seeds with its interval, with their names in words."""
+    """Draw the validations of some engineers, mean over the seeds, with their names in words.
+
+    Around it the interval of the mean, or every seed where they are too few for one that says something.
+    """
     figure = Figure(figsize=(8.2, 3.4))
     axes = figure.subplots()
     colours = (style.BLUE, style.GREEN, style.VERMILION, style.GREY, style.PURPLE)
@@ -230,7 +243,9 @@ def _headline(curves: Mapping[str, np.ndarray]) -> Figure:
     for name, (own, colour) in sorted(shown.items(), key=lambda item: -item[1][0][:, -1].mean()):
         mean, rounds = own.mean(axis=0), range(own.shape[1])
         axes.plot(rounds, mean, "o-", color=colour, markersize=3, label=f"{mean[-1]:.0f} %: {WORDS[name]}")
-        if len(own) > 1:
+        if len(own) < 5:
+            axes.plot(rounds, own.T, color=colour, linewidth=0.5, alpha=0.5)
+        else:
             axes.fill_between(rounds, *np.clip([t_interval(x) for x in own.T], 0, top).T, color=colour, alpha=0.15)
     axes.set(xlabel="after round", ylabel="boards solved, %", ylim=(0, top), xticks=list(rounds))
     axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), labelcolor="linecolor")
@@ -306,7 +321,12 @@ def _last(fails: Mapping[str, np.ndarray]) -> dict[str, str]:
     return {f"fails_{FAILURES[check]}": f"{share[-1]:.0f}" for check, share in fails.items()}
 
 
-READERS = {"first": read_run, "turns": read_comparison, "horizon": read_horizon}
+READERS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "first": read_run,
+    "turns": functools.partial(read_comparison, "turns", "headline.png"),
+    "pretrained": functools.partial(read_comparison, "smollm2", "pretrained.png"),
+    "horizon": read_horizon,
+}
 """What reads the runs of a section of the file."""
 
 if __name__ == "__main__":

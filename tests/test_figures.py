@@ -30,7 +30,7 @@ def test_the_front_pages_quote_figures_by_name():
 
 def test_every_section_says_where_its_figures_are_from():
     for name, section in figures.load().items():
-        assert {"commit", "processor", "jax"} <= section.keys(), name
+        assert {"commit", "date", "machine"} <= section.keys(), name
 
 
 def test_a_number_a_difference_a_block_and_a_table_are_written_anew():
