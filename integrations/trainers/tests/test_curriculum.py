@@ -1,5 +1,7 @@
 """Designs from evidence worked out by hand, rounds that come late or not at all, and states to go on from."""
 
+import dataclasses
+import hashlib
 import json
 import re
 
@@ -32,6 +34,24 @@ def test_a_rule_designs_from_the_rates_of_the_answers():
     assert [row.valid_share for row in designed.history[0].evidence.by_kind] == [1, 0.5, 0]
     metrics = designed.metrics()
     assert (metrics["round"], metrics["4/data"], metrics["4/valid"]) == (1, 0.75, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("rule", "digest"),
+    [
+        ("learnability", "6b935662ed91ec62"),
+        ("frontier", "3fbe2d30fe4aca84"),
+        ("plr", "8f181e88904cc92f"),
+        ("bandit", "f0218ebfaceca0de"),
+    ],
+)
+def test_boards_and_designs_are_those_of_their_number(rule, digest):
+    """Digests of four rounds: tasks, counts, designs. Floats are rounded, as they may end otherwise elsewhere."""
+    designed = curriculum(rule, tasks=12, seed=5)
+    tasks = [list(dataclasses.astuple(task)) for task in play(designed, RATES, 40)]
+    state = {name: value for name, value in designed.state_dict().items() if name != "settings"}
+    plain = json.loads(json.dumps([tasks, state, designed.metrics()]), parse_float=lambda text: f"{float(text):.9g}")
+    assert hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16] == digest
 
 
 def test_every_kind_keeps_some_data_so_that_something_is_known_of_it():
