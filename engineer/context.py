@@ -88,9 +88,10 @@ class PastRound:
         return vars(self) | {"config": self.config.to_dict(), "evidence": self.evidence.to_json()}
 
     @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> "PastRound":
-        """Read what ``to_json`` wrote."""
-        config, evidence = LakeConfig.from_dict(values["config"]), Evidence.from_json(values["evidence"])
+    def from_json(cls, values: Mapping[str, Any], kind_of: Callable[[Any], Kind] = Kind.of) -> "PastRound":
+        """Read what ``to_json`` wrote; ``kind_of`` as of ``Evidence.from_json``."""
+        config = LakeConfig.from_dict(values["config"], kind_of)
+        evidence = Evidence.from_json(values["evidence"], kind_of)
         return cls(**dict(values) | {"config": config, "evidence": evidence})
 
 

@@ -56,7 +56,7 @@ def parse_lenient(text: str, kinds: Sequence[Kind]) -> tuple[dict[str, dict[str,
         rows = {
             name: entry
             for name, entry in value.items()
-            if isinstance(entry, dict) and (_SIZE.fullmatch(name) or _is_kind(name))
+            if isinstance(entry, dict) and (name in names or _SIZE.fullmatch(name) or _is_kind(name))
         }
         if not rows:
             continue

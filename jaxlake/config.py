@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -104,17 +104,17 @@ class LakeConfig:
         return {str(kind): dict(zip(FIELDS, values, strict=True)) for kind, *values in rows}
 
     @staticmethod
-    def from_dict(entries: Mapping[str, Mapping[str, float]]) -> "LakeConfig":
+    def from_dict(entries: Mapping[str, Mapping[str, float]], kind_of: Callable[[Any], Kind] = Kind.of) -> "LakeConfig":
         """Invert ``to_dict``, whose sizes YAML reads as numbers; ValueError for anything else."""
         if not (isinstance(entries, Mapping) and all(isinstance(key, (str, int)) for key in entries)):
             raise ValueError(f"config = {entries!r} must be a mapping from kinds of boards to {', '.join(FIELDS)}")
         for kind, entry in entries.items():
             if not (isinstance(entry, Mapping) and set(entry) == set(FIELDS)):
-                named = Kind.of(kind).words
+                named = kind_of(kind).words
                 raise ValueError(f"entry of {named} = {entry!r} must be a mapping with {', '.join(FIELDS)}")
-        ordered = sorted(entries, key=Kind.of)
+        ordered = sorted(entries, key=kind_of)
         data, hole, wait = (tuple(entries[kind][field] for kind in ordered) for field in FIELDS)
-        return LakeConfig(ordered, data, hole, wait)
+        return LakeConfig([kind_of(kind) for kind in ordered], data, hole, wait)
 
 
 def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, tuple[str, ...]]:

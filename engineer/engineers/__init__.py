@@ -28,5 +28,7 @@ RULES: dict[str, Rule] = {
     )
 }
 """Rules by the names that configuration files give them."""
+BOARD_RULES = ("paper_v6_replay", "agents_ladder")
+"""Rules that read sides or agents; the others read shares by kind, and the kinds' order by difficulty."""
 
-__all__ = ["RULES", "Rule"]
+__all__ = ["BOARD_RULES", "RULES", "Rule"]

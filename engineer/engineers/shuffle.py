@@ -75,4 +75,5 @@ def permuted(history: Sequence[PastRound], labels: Mapping[Kind, Kind]) -> list[
 
 def renamed(config: LakeConfig, labels: Mapping[Kind, Kind]) -> LakeConfig:
     """Return a configuration with each kind's ratios under another's name, which must be one of its kinds too."""
-    return LakeConfig.from_dict({str(labels[Kind.of(kind)]): row for kind, row in config.to_dict().items()})
+    rows = zip((labels[kind] for kind in config.kinds), config.data, config.hole, config.wait, strict=True)
+    return LakeConfig(*zip(*sorted(rows), strict=True))

@@ -2,14 +2,12 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from engineer.evidence.boards import environment
-from engineer.evidence.types import CHECKS, LEARNABLE, Evidence, KindEvidence, TrainingEvidence
-from jaxlake.config import LakeConfig
-from jaxlake.generate import Dataset
+from engineer.evidence.types import CHECKS, LEARNABLE, Evidence, KindEnvironment, KindEvidence, TrainingEvidence
 from jaxlake.kinds import Kind
 from jaxlake.record import Array
 
@@ -53,7 +51,7 @@ def evidence_from_verdicts(
     kinds = np.array([Kind.of(kind) for kind in np.asarray(kinds).tolist()], object)
     shares = None if sampled_valid is None else np.asarray(sampled_valid)
     sums = add(None, kinds, **{name: array[:, None] for name, array in arrays.items()})
-    rows = (_row(name, sums[name]) for name in sums)
+    rows = (_row(Kind.of(name), sums[name]) for name in sums)
     return Evidence(
         by_kind=tuple(rows if shares is None else (_sampled(row, shares[kinds == row.kind]) for row in rows)),
         sampled_valid=None if shares is None else float(shares.mean()),
@@ -73,6 +71,7 @@ def add(
     tokens: Array,
     truncated: Array,
     advantages: Array | None = None,
+    kind_of: Callable[[str], Kind] = Kind.of,
 ) -> Sums:
     """Add groups of answers to the running sums; 128 answers take 0.25 ms.
 
@@ -87,6 +86,7 @@ def add(
       tokens: int ``[groups, samples]`` lengths.
       truncated: bool ``[groups, samples]``.
       advantages: float ``[groups, samples]``, 0 for what is not trained on; None without training.
+      kind_of: from a kind's name to the kind, where the kinds are not boards.
 
     Returns:
       New sums, ascending in kind; those given stay as they are.
@@ -118,32 +118,34 @@ def add(
         new = {name: column[of_kind].sum(axis=0).tolist() for name, column in columns.items()}
         old = total.get(str(kind))
         total[str(kind)] = new if old is None else {name: np.add(old[name], new[name]).tolist() for name in new}
-    return {name: total[name] for name in sorted(total, key=Kind.of)}
+    return {name: total[name] for name in sorted(total, key=kind_of)}
 
 
-def training_evidence(sums: Sums | None, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-    """Return the rows of a round's rollouts, from the sums of all its steps with advantages, and of its boards."""
+def training_evidence(
+    sums: Sums | None, environment: tuple[KindEnvironment, ...], kind_of: Callable[[str], Kind] = Kind.of
+) -> TrainingEvidence:
+    """Return the rows of a round's rollouts, from the sums of all its steps with advantages, beside its boards'."""
     rows = []
     for kind, counted in (sums or {}).items():
         answers, groups = counted["answers"], counted["groups"]
         error = _error_of_mean(counted["valid"], counted["valid_squares"], groups) / (answers // groups)
         rows.append(
             dataclasses.replace(
-                _row(kind, counted),
+                _row(kind_of(kind), counted),
                 sampled_valid=counted["valid"] / answers,
                 sampled_se=error,
                 **{name: counted[name] for name in ("groups", "learnable", "all_valid", "all_invalid")},
                 advantage=counted["advantages"] / answers,
             )
         )
-    return TrainingEvidence(tuple(rows), environment(boards, requested))
+    return TrainingEvidence(tuple(rows), environment)
 
 
-def _row(kind: str, counted: dict[str, Any]) -> KindEvidence:
+def _row(kind: Kind, counted: dict[str, Any]) -> KindEvidence:
     """Return a row with what is known whether or not the answers are samples of groups."""
     answers, groups = counted["answers"], counted["groups"]
     return KindEvidence(
-        kind=Kind.of(kind),
+        kind=kind,
         n=answers,
         valid=counted["valid"],
         optimal=counted["optimal"],

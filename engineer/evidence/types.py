@@ -1,7 +1,7 @@
 """The types of the evidence, and their JSON form; measures nothing."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jaxlake.kinds import Kind, row_name
@@ -159,15 +159,19 @@ class Evidence:
         return {"version": VERSION, **_plain(self)}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Evidence":
-        """Read what ``to_json`` wrote; ValueError if it is of another version."""
+    def from_json(cls, data: Mapping[str, Any], kind_of: Callable[[Any], Kind] = Kind.of) -> "Evidence":
+        """Read what ``to_json`` wrote; ValueError if it is of another version.
+
+        Args:
+          kind_of: from a row's name to its kind, where the kinds are not boards.
+        """
         fields = dict(data)
         if (version := fields.pop("version", None)) != VERSION:
             raise ValueError(f"evidence of version {version!r}: this program reads version {VERSION}")
-        fields["trajectories"] = tuple(Trajectory(**_with_kind(row)) for row in fields["trajectories"])
+        fields["trajectories"] = tuple(Trajectory(**_with_kind(row, kind_of)) for row in fields["trajectories"])
         if (training := fields["training"]) is not None:
-            fields["training"] = TrainingEvidence(**_tables(training))
-        return cls(**fields | _tables(fields))
+            fields["training"] = TrainingEvidence(**_tables(training, kind_of))
+        return cls(**fields | _tables(fields, kind_of))
 
 
 def _plain(value: Any) -> Any:
@@ -188,12 +192,12 @@ def _plain(value: Any) -> Any:
     return plain
 
 
-def _tables(data: Mapping[str, Any]) -> dict[str, Any]:
+def _tables(data: Mapping[str, Any], kind_of: Callable[[Any], Kind]) -> dict[str, Any]:
     """Return the two tables of evidence by the names of their fields; a row names its kind as ``size`` or ``kind``."""
     records = {"by_kind": KindEvidence, "environment": KindEnvironment}
-    return {name: tuple(record(**_with_kind(row)) for row in data[name]) for name, record in records.items()}
+    return {name: tuple(record(**_with_kind(row, kind_of)) for row in data[name]) for name, record in records.items()}
 
 
-def _with_kind(row: Mapping[str, Any]) -> dict[str, Any]:
+def _with_kind(row: Mapping[str, Any], kind_of: Callable[[Any], Kind]) -> dict[str, Any]:
     fields = {name: value for name, value in row.items() if name != "size"}
-    return fields | {"kind": Kind.of(row["size"] if "size" in row else row["kind"])}
+    return fields | {"kind": kind_of(row["size"] if "size" in row else row["kind"])}

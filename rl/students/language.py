@@ -12,7 +12,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
-from engineer.evidence import TrainingEvidence, training_evidence
+from engineer.evidence import TrainingEvidence, environment, training_evidence
 from jaxlake.arguments import seed_key
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset, candidates
@@ -196,7 +196,7 @@ class LanguageStudent(Writer):
             status = f"reward {metrics['reward']:.2f} valid {metrics['valid']:.0%} optimal {metrics['optimal']:.0%}"
             status += f" {seconds['tokens_per_second']:.0f} tok/s"
             recorder.step_done({"phase": "round"} | metrics, seconds, status, config.checkpoint.every_steps)
-        return training_evidence(progress.training, boards, requested)
+        return training_evidence(progress.training, environment(boards, requested))
 
     def answerer(self) -> PlanWriter:
         """Return who answers boards with the current parameters."""

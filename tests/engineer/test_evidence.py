@@ -148,7 +148,7 @@ def test_sums_of_steps_that_were_saved_in_between_are_those_of_all_answers_count
         sums = json.loads(json.dumps(new))
         assert sums == new
     everything = {name: np.concatenate([step[name] for step in taken]) for name in taken[0]}
-    rows = training_evidence(sums, BOARDS, REQUESTED).by_kind
+    rows = training_evidence(sums, environment(BOARDS, REQUESTED)).by_kind
     assert [row.kind for row in rows] == sorted(set(everything["kinds"].tolist()))
     for row in rows:
         here = [i for i, kind in enumerate(everything["kinds"]) if kind == row.kind]
@@ -263,7 +263,7 @@ def whole_evidence() -> Evidence:
     return dataclasses.replace(
         five_answers(),
         environment=environment(boards),
-        training=training_evidence(sums, boards, LakeConfig.uniform((3, 4), 0.25, 0.5)),
+        training=training_evidence(sums, environment(boards, LakeConfig.uniform((3, 4), 0.25, 0.5))),
         trajectories=tuple(
             trajectory(Kind.of(kind), from_text("a.\n.A"), plan, fails(Check.PARSABLE), "no") for kind in (3, "rooms5")
         ),

@@ -8,7 +8,8 @@ from verl import DataProto
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from jaxlake.adapters.text import DATA_SOURCE
-from jaxlake_trainers.curriculum import EngineerCurriculum
+from jaxlake_trainers.boards import Board, curriculum_from_file
+from jaxlake_trainers.curriculum import EngineerCurriculum, Task
 
 
 class EngineerDataset(RLHFDataset):
@@ -35,7 +36,7 @@ class EngineerDataset(RLHFDataset):
             return
         if workers := self.config.get("dataloader_num_workers", 8):  # verl's default
             raise ValueError(f"data.dataloader_num_workers = {workers} must be 0: rows follow from the answers")
-        self.curriculum = EngineerCurriculum.from_file(self.data_files[0])
+        self.curriculum = curriculum_from_file(self.data_files[0])
         self.dataframe = _Rows(self.curriculum)
 
     def on_batch_end(self, batch: DataProto) -> None:
@@ -47,22 +48,32 @@ class EngineerDataset(RLHFDataset):
         groups = defaultdict(list)
         for row, group in enumerate(columns["uid"]):
             groups[group].append(row)
-        for rows in groups.values():
-            self.curriculum.observe(
-                columns["extra_info"][rows[0]]["kind"],
-                columns["reward_model"][rows[0]]["ground_truth"],
-                [self.tokenizer.decode(tensors["responses"][i][written[i]], skip_special_tokens=True) for i in rows],
-                [rewards[i] for i in rows],
-                [lengths[i] for i in rows],
-                [lengths[i] >= self.config.max_response_length for i in rows],
-            )
+        tasks = []
+        for first, *_ in groups.values():
+            extra, level = columns["extra_info"][first], columns["reward_model"][first]["ground_truth"]
+            tasks.append(Task(extra["index"], extra["kind"], Board("", level, "")))
+        texts = [
+            self.tokenizer.decode(row[mask], skip_special_tokens=True)
+            for row, mask in zip(tensors["responses"], written, strict=True)
+        ]
+
+        def grouped(column: list[Any]) -> list[list[Any]]:
+            return [[column[row] for row in rows] for rows in groups.values()]
+
+        self.curriculum.observe(
+            tasks,
+            grouped(rewards),
+            answers=grouped(texts),
+            tokens=grouped(lengths),
+            truncated=grouped([length >= self.config.max_response_length for length in lengths]),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the curriculum's state, plain JSON values; of rows from a file there is none."""
         return self.curriculum.state_dict() if self.curriculum else {}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state of ``state_dict``."""
+        """Go on from a state of ``state_dict``; ValueError for one that is damaged or of another curriculum."""
         if self.curriculum:
             self.curriculum.load_state_dict(state_dict)
 
@@ -77,15 +88,15 @@ class _Rows:
         return self._curriculum.tasks_per_round
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        task = next(self._curriculum)
+        (task,) = self._curriculum.sample(1)
         if task.index >= 2 * len(self) and not self._curriculum.history:
             raise RuntimeError(
                 "verl has reported no batch in two rounds: trainer.use_v1 must be False, as v1 reports none"
             )
         return {
             "data_source": DATA_SOURCE,
-            "prompt": [{"role": "user", "content": task.prompt}],
+            "prompt": [{"role": "user", "content": task.content.prompt}],
             "ability": "planning",
-            "reward_model": {"style": "rule", "ground_truth": task.level},
+            "reward_model": {"style": "rule", "ground_truth": task.content.level},
             "extra_info": {"split": "train", "index": task.index, "kind": task.kind},
         }

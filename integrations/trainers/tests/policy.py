@@ -1,26 +1,29 @@
 """A policy that solves each kind of boards at a rate of its own, by copying the solver's plan or writing none."""
 
-from jaxlake_trainers import EngineerCurriculum, LakeTask
+from collections.abc import Mapping
+
+from jaxlake_trainers import Board, EngineerCurriculum, Task
 
 NO_PLAN = "I am afraid I see no way around the holes."
 
 
-def group(task: LakeTask, rate: float, samples: int = 4) -> list[str]:
-    """Return answers to a task of which the first are right, as many as the rate says, rounded."""
+def group(board: Board, rate: float, samples: int = 4) -> list[str]:
+    """Return answers to a board of which the first are right, as many as the rate says, rounded."""
     right = round(rate * samples)
-    return [task.answer] * right + [NO_PLAN] * (samples - right)
+    return [board.answer] * right + [NO_PLAN] * (samples - right)
 
 
-def report(curriculum: EngineerCurriculum, task: LakeTask, answers: list[str]) -> None:
+def report(curriculum: EngineerCurriculum, task: Task, answers: list[str]) -> None:
     """Report a group with the rewards of right and wrong answers."""
-    rewards = [float(text == task.answer) for text in answers]
-    curriculum.observe(task.kind, task.level, answers, rewards, [len(text) for text in answers], [False] * len(answers))
+    rewards = [float(text == task.content.answer) for text in answers]
+    curriculum.observe([task], [rewards], answers=[answers], tokens=[[len(text) for text in answers]])
 
 
-def play(curriculum: EngineerCurriculum, rates: dict[str, float], count: int) -> list[LakeTask]:
+def play(curriculum: EngineerCurriculum, rates: Mapping[str, float], count: int) -> list[Task]:
     """Take so many tasks and report each at once; return them."""
     taken = []
     for _ in range(count):
-        taken.append(next(curriculum))
-        report(curriculum, taken[-1], group(taken[-1], rates[taken[-1].kind]))
+        (task,) = curriculum.sample(1)
+        taken.append(task)
+        report(curriculum, task, group(task.content, rates[task.kind]))
     return taken

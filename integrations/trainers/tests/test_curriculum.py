@@ -1,12 +1,14 @@
 """Designs from evidence worked out by hand, rounds that come late or not at all, and states to go on from."""
 
+import copy
 import dataclasses
 import hashlib
 import json
 import re
 
+import numpy as np
 import pytest
-from jaxlake_trainers import EngineerCurriculum
+from jaxlake_trainers import Boards, EngineerCurriculum, curriculum_from_file
 from policy import NO_PLAN, group, play, report
 
 from engineer import RULES, Context, Generation, LanguageEngineer, RuleEngineer, Template, Training, modules
@@ -18,8 +20,8 @@ RATES = {"3": 1.0, "4": 0.5, "rooms5": 0.0}
 START = LakeConfig.uniform(KINDS, hole=0.2, wait=0.3)
 
 
-def curriculum(rule="learnability", tasks=24, **words):
-    return EngineerCurriculum(RuleEngineer(rule, RULES[rule]), START, tasks_per_round=tasks, **words)
+def curriculum(rule="learnability", tasks=24, seed=0, **words):
+    return EngineerCurriculum(RuleEngineer(rule, RULES[rule]), Boards(START, **words), tasks_per_round=tasks, seed=seed)
 
 
 def test_a_rule_designs_from_the_rates_of_the_answers():
@@ -48,8 +50,8 @@ def test_a_rule_designs_from_the_rates_of_the_answers():
 def test_boards_and_designs_are_those_of_their_number(rule, digest):
     """Digests of four rounds: tasks, counts, designs. Floats are rounded, as they may end otherwise elsewhere."""
     designed = curriculum(rule, tasks=12, seed=5)
-    tasks = [list(dataclasses.astuple(task)) for task in play(designed, RATES, 40)]
-    state = {name: value for name, value in designed.state_dict().items() if name != "settings"}
+    tasks = [[task.index, task.kind, *vars(task.content).values()] for task in play(designed, RATES, 40)]
+    state = {name: value for name, value in designed.state_dict().items() if name not in ("settings", "digest")}
     plain = json.loads(json.dumps([tasks, state, designed.metrics()]), parse_float=lambda text: f"{float(text):.9g}")
     assert hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16] == digest
 
@@ -60,17 +62,16 @@ def test_every_kind_keeps_some_data_so_that_something_is_known_of_it():
     play(designed, RATES, 49)
     assert designed.config.data == pytest.approx((1 - 0.5 / 3, 0.25 / 3, 0.25 / 3))
     assert len(designed.history[-1].evidence.by_kind) == 3
-    assert len(designed.history[-1].evidence.by_kind) == 3
 
 
 def test_evidence_counts_answers_by_the_check_that_they_fail_first():
     designed = curriculum(tasks=1)
-    task = next(designed)
-    cut = task.answer[: task.answer.rindex("(")]
-    late = re.sub(r":(\(\d,\d\))", r":\1\1", task.answer)
-    answers = [task.answer, late, cut, NO_PLAN]
-    designed.observe(task.kind, task.level, answers, [1.0, 0.0, 0.0, 0.0], [5, 6, 7, 10], [False, False, False, True])
-    next(designed)
+    (task,) = designed.sample(1)
+    best = task.content.answer
+    answers = [best, re.sub(r":(\(\d,\d\))", r":\1\1", best), best[: best.rindex("(")], NO_PLAN]
+    lengths, cut = [5, 6, 7, 10], [False, False, False, True]
+    designed.observe([task], [[1.0, 0.0, 0.0, 0.0]], answers=[answers], tokens=[lengths], truncated=[cut])
+    designed.sample(1)
     evidence = designed.history[0].evidence
     (row,) = evidence.by_kind
     assert (row.n, row.groups, row.valid, row.optimal, row.learnable, row.truncated) == (4, 1, 2, 1, 1, 1)
@@ -84,17 +85,19 @@ def test_evidence_counts_answers_by_the_check_that_they_fail_first():
 
 def test_a_thousand_answers_count_as_they_are_paid():
     designed = curriculum(tasks=250, seed=7)
-    paid = []
-    for place in range(250):
-        task = next(designed)
-        late = re.sub(r":(\(\d,\d\))", r":\1\1\1", task.answer)
-        answers = [task.answer, late, task.answer[:-5], NO_PLAN][place % 4 :] + [NO_PLAN] * (place % 4)
-        rewards = [compute_score("jaxlake", text, task.level) for text in answers]
-        designed.observe(task.kind, task.level, answers, rewards, [1] * 4, [False] * 4)
-        paid += rewards
-    next(designed)
+    answers, paid = [], []
+    taken = designed.sample(250)
+    for place, task in enumerate(taken):
+        best = task.content.answer
+        late = re.sub(r":(\(\d,\d\))", r":\1\1\1", best)
+        said = [best, late, best[:-5], NO_PLAN][place % 4 :] + [NO_PLAN] * (place % 4)
+        answers.append(said)
+        paid.append([compute_score("jaxlake", text, task.content.level) for text in said])
+    designed.observe(taken, paid, answers=answers)
+    designed.sample(1)
+    paid = np.array(paid)
     evidence = designed.history[0].evidence
-    assert (evidence.n, evidence.valid, evidence.optimal) == (1000, sum(p > 0 for p in paid), sum(p == 1 for p in paid))
+    assert (evidence.n, evidence.valid, evidence.optimal) == (1000, (paid > 0).sum(), (paid == 1).sum())
     assert 0 < evidence.optimal < evidence.valid < 1000
 
 
@@ -121,14 +124,12 @@ def test_a_seed_makes_the_tasks():
 
 def test_answers_that_come_late_count_in_the_round_in_which_they_come():
     designed = curriculum(tasks=6)
-    early = [next(designed) for _ in range(6)]
-    later = next(designed)
+    early, (later,) = designed.sample(6), designed.sample(1)
     assert designed.history == [] and designed.config == START  # nobody answered: the same again, on other boards
-    assert later.index == 6 and later.level not in [task.level for task in early]
+    assert later.index == 6 and later.content not in [task.content for task in early]
     for task in early:
-        report(designed, task, group(task, 0.5))
-    for _ in range(6):
-        next(designed)
+        report(designed, task, group(task.content, 0.5))
+    designed.sample(6)
     (past,) = designed.history
     assert (past.round, past.evidence.n) == (1, 24)
 
@@ -149,7 +150,7 @@ def test_a_language_model_designs_given_a_way_to_write():
         training=lambda round: Training(round, rounds=10, epochs_per_round=1),
         attempts=1,
     )
-    designed = EngineerCurriculum(engineer, START, tasks_per_round=24)
+    designed = EngineerCurriculum(engineer, Boards(START), tasks_per_round=24)
     play(designed, RATES, 49)
     floor = 0.25 / 3
     assert designed.config.data == pytest.approx((floor, (1 - floor) / 2, (1 - floor) / 2))
@@ -158,22 +159,58 @@ def test_a_language_model_designs_given_a_way_to_write():
     assert [past.rationale for past in designed.history] == ["", "Sizes 3 are solved."]
 
 
-def test_a_report_that_cannot_be_is_refused_in_a_line():
+@pytest.mark.parametrize(
+    ("rewards", "words", "line"),
+    [
+        ([[0.0]], {}, "answers = None must be the texts: boards are judged by them"),
+        ([[0.0]], {"answers": [["", ""]]}, "task 0 has rewards [1], answers [2]: each must be a list with one entry"),
+        ([[]], {"answers": [[]]}, "task 0 has rewards [0], answers [0]: each"),
+        ([0.0], {"answers": [[""]]}, "task 0 has rewards [], answers [1]: each"),
+        ([[0.0], [0.0]], {"answers": [[""]]}, "rewards has 2 groups: it must have one for each of 1 tasks"),
+        ([[float("nan")]], {"answers": [[""]]}, "rewards of task 0 = [nan] must be finite numbers"),
+    ],
+)
+def test_a_report_that_cannot_be_is_refused_in_a_line(rewards, words, line):
     designed = curriculum(tasks=3)
-    task = next(designed)
-    for arguments, line in (
-        (("6", task.level, [""], [0.0], [1], [False]), "kind = '6' must be one of 3, 4, rooms5"),
-        (
-            (task.kind, task.level, ["", ""], [0.0], [1, 1], [False, False]),
-            "have 2, 1, 2 and 2 entries: each",
-        ),
-        ((task.kind, task.level, [], [], [], []), "have 0, 0, 0 and 0 entries: each"),
-    ):
-        with pytest.raises(ValueError, match=re.escape(line)):
-            designed.observe(*arguments)
+    with pytest.raises(ValueError, match=re.escape(line)):
+        designed.observe(designed.sample(1), rewards, **words)
     assert designed.state_dict()["sums"] is None
-    with pytest.raises(ValueError, match="'seed': 0.*must be of.*'seed': 1"):
-        curriculum(tasks=3, seed=1).load_state_dict(designed.state_dict())
+
+
+def test_of_groups_of_which_one_cannot_be_none_is_counted():
+    designed = curriculum(tasks=3)
+    first, second, _ = designed.sample(3)
+    with pytest.raises(ValueError, match="kind = '6' must be one of 3, 4, rooms5"):
+        designed.observe(
+            [first, dataclasses.replace(second, kind="6")], [[1.0], [1.0]], answers=[[first.content.answer]] * 2
+        )
+    assert designed.state_dict()["sums"] is None
+
+
+def test_a_state_that_is_damaged_or_foreign_is_refused_in_a_line_and_changes_nothing():
+    designed = curriculum(tasks=6)
+    play(designed, RATES, 8)
+    state, other = json.loads(json.dumps(designed.state_dict())), curriculum(tasks=6, seed=1)
+    play(other, RATES, 7)
+    before, following = other.state_dict(), copy.deepcopy(other).sample(9)
+    cases = [
+        (state, "'seed': 0.*must be of.*'seed': 1"),
+        (state | {"round": 2}, "the curriculum's state is damaged, its digest differs: load an earlier one"),
+        (state | {"sums": None}, "is damaged"),
+        (state | {"history": [object()]}, "is damaged"),
+        (
+            {name: state[name] for name in state if name != "sums"},
+            "no curriculum's: it must have settings, round, place",
+        ),
+        ({"cursor": 5}, "the state of cursor is no curriculum's"),
+        ({}, "the state of nothing is no curriculum's"),
+        (None, "the state of NoneType is no curriculum's"),
+    ]
+    for broken, line in cases:
+        with pytest.raises(ValueError, match=line) as error:
+            other.load_state_dict(broken)
+        assert "\n" not in str(error.value)
+    assert other.state_dict() == before and other.sample(9) == following
 
 
 def test_a_file_describes_a_curriculum(tmp_path):
@@ -181,9 +218,7 @@ def test_a_file_describes_a_curriculum(tmp_path):
     path.write_text(
         "kinds: [3-4, rooms5]\nhole: 0.2\nwait: 0.3\ntasks_per_round: 24\nanswer_format: moves\n", encoding="utf-8"
     )
-    assert [next(EngineerCurriculum.from_file(path)) for _ in range(2)] == [
-        next(curriculum(answer_format="moves")) for _ in range(2)
-    ]
+    assert curriculum_from_file(path).sample(2) == curriculum(answer_format="moves").sample(2)
 
 
 @pytest.mark.parametrize(
@@ -206,5 +241,5 @@ def test_a_file_that_cannot_be_is_refused_in_a_line(tmp_path, text, line):
     path = tmp_path / "curriculum.yaml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError) as error:
-        EngineerCurriculum.from_file(path)
+        curriculum_from_file(path)
     assert str(error.value).startswith(f"{path}: ") and line in str(error.value) and "\n" not in str(error.value)
