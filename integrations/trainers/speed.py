@@ -3,7 +3,7 @@
 import json
 import time
 
-from jaxlake_trainers import EngineerCurriculum
+from jaxlake_trainers import Boards, EngineerCurriculum
 
 from engineer import RULES, RuleEngineer
 from jaxlake import LakeConfig
@@ -14,18 +14,19 @@ KINDS = (3, 4, 5, 6, "6x3", "rooms6")
 
 def fresh() -> EngineerCurriculum:
     start = LakeConfig.uniform(KINDS, hole=0.2, wait=0.3)
-    return EngineerCurriculum(RuleEngineer("learnability", RULES["learnability"]), start, tasks_per_round=TASKS)
+    return EngineerCurriculum(RuleEngineer("learnability", RULES["learnability"]), Boards(start), tasks_per_round=TASKS)
 
 
 curriculum, handed, counted = fresh(), 0.0, 0.0
 for number in range(ROUNDS + 1):
     begin = time.perf_counter()
-    tasks = [next(curriculum) for _ in range(TASKS)]
+    tasks, answers, rewards = curriculum.sample(TASKS), [], []
     middle = time.perf_counter()
     for place, task in enumerate(tasks):
-        answers = [task.answer if place % SAMPLES > sample else "I see no way." for sample in range(SAMPLES)]
-        worth = [float(answer == task.answer) for answer in answers]
-        curriculum.observe(task.kind, task.level, answers, worth, [9] * SAMPLES, [False] * SAMPLES)
+        best = task.content.answer
+        answers.append([best if place % SAMPLES > sample else "I see no way." for sample in range(SAMPLES)])
+        rewards.append([float(answer == best) for answer in answers[-1]])
+    curriculum.observe(tasks, rewards, answers=answers)
     if number:  # the first one compiles
         handed += middle - begin
         counted += time.perf_counter() - middle
@@ -40,7 +41,7 @@ resumed = fresh()
 loading = time.perf_counter()
 resumed.load_state_dict(json.loads(state))
 end = time.perf_counter()
-same = [next(resumed) for _ in range(2 * TASKS)] == [next(curriculum) for _ in range(2 * TASKS)]
+same = resumed.sample(2 * TASKS) == curriculum.sample(2 * TASKS)
 saved, loaded = 1e3 * (middle - begin), end - loading
 print(f"a state of {ROUNDS + 1} rounds: {len(state):,} bytes, saved in {saved:.0f} ms, loaded in {loaded:.2f} s")
 print(f"the next {2 * TASKS} tasks are the same: {same}")

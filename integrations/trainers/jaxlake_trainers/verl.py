@@ -48,25 +48,16 @@ class EngineerDataset(RLHFDataset):
         groups = defaultdict(list)
         for row, group in enumerate(columns["uid"]):
             groups[group].append(row)
-        tasks = []
-        for first, *_ in groups.values():
-            extra, level = columns["extra_info"][first], columns["reward_model"][first]["ground_truth"]
-            tasks.append(Task(extra["index"], extra["kind"], Board("", level, "")))
-        texts = [
-            self.tokenizer.decode(row[mask], skip_special_tokens=True)
-            for row, mask in zip(tensors["responses"], written, strict=True)
-        ]
-
-        def grouped(column: list[Any]) -> list[list[Any]]:
-            return [[column[row] for row in rows] for rows in groups.values()]
-
-        self.curriculum.observe(
-            tasks,
-            grouped(rewards),
-            answers=grouped(texts),
-            tokens=grouped(lengths),
-            truncated=grouped([length >= self.config.max_response_length for length in lengths]),
-        )
+        for rows in groups.values():
+            extra, level = columns["extra_info"][rows[0]], columns["reward_model"][rows[0]]["ground_truth"]
+            texts = (self.tokenizer.decode(tensors["responses"][i][written[i]], skip_special_tokens=True) for i in rows)
+            self.curriculum.observe(
+                [Task(extra["index"], extra["kind"], Board("", level, ""))],
+                [[rewards[i] for i in rows]],
+                answers=[[*texts]],
+                tokens=[[lengths[i] for i in rows]],
+                truncated=[[lengths[i] >= self.config.max_response_length for i in rows]],
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the curriculum's state, plain JSON values; of rows from a file there is none."""
