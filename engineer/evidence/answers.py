@@ -50,7 +50,8 @@ def evidence_from_verdicts(
     arrays = {name: np.asarray(array) for name, array in given.items()}
     kinds = np.array([Kind.of(kind) for kind in np.asarray(kinds).tolist()], object)
     shares = None if sampled_valid is None else np.asarray(sampled_valid)
-    sums = add(None, kinds, **{name: array[:, None] for name, array in arrays.items()})
+    columns: dict[str, Any] = {name: array[:, None] for name, array in arrays.items()}
+    sums = add(None, kinds, **columns)
     rows = (_row(Kind.of(name), sums[name]) for name in sums)
     return Evidence(
         by_kind=tuple(rows if shares is None else (_sampled(row, shares[kinds == row.kind]) for row in rows)),
