@@ -300,6 +300,11 @@ class TrackingSection(Section):
     wandb: WandbMode = Field(WandbMode.OFF, description="log to Weights & Biases (extra `track`)")
 
 
+def _check_multiple(name: str, value: int, divisor: str, count: int, words: str = "") -> None:
+    if value % count:
+        raise ValueError(f"{name} = {value} must be a multiple of {divisor} = {words or count}")
+
+
 class Config(Section):
     """The configuration of a run."""
 
@@ -334,21 +339,14 @@ class Config(Section):
                 f"validation.instances = {count} must be at least {each}, a board of each of {len(self.target_kinds)} "
                 f"kinds and {len(self.validation.holes)} hole ratios: evidence says nothing of a kind without boards"
             )
-        kind = self.engineer.kind
-        if kind in (*SHUFFLED, LanguageKind.CHECKPOINT_RENAMED) and len(self.lake.kinds) < 2:
-            raise ValueError(f"engineer.kind = {kind} needs at least two kinds in lake.kinds")
+        if self.engineer.kind in (*SHUFFLED, LanguageKind.CHECKPOINT_RENAMED) and len(self.lake.kinds) < 2:
+            raise ValueError(f"engineer.kind = {self.engineer.kind} needs at least two kinds in lake.kinds")
         if self.plays:
             return self
         if self.grpo.advantage is Advantage.FITTED:
             raise ValueError("grpo.advantage = fitted needs student.kind = player, whose moves see the board")
-        if self.rounds.instances % self.grpo.prompts:
-            raise ValueError(
-                f"rounds.instances = {self.rounds.instances} must be a multiple of grpo.prompts = {self.grpo.prompts}"
-            )
-        if self.grpo.prompts % self.grpo.minibatches:
-            raise ValueError(
-                f"grpo.prompts = {self.grpo.prompts} must be a multiple of grpo.minibatches = {self.grpo.minibatches}"
-            )
+        _check_multiple("rounds.instances", self.rounds.instances, "grpo.prompts", self.grpo.prompts)
+        _check_multiple("grpo.prompts", self.grpo.prompts, "grpo.minibatches", self.grpo.minibatches)
         return self
 
     @pydantic.model_validator(mode="after")
@@ -356,21 +354,18 @@ class Config(Section):
         student, samples = self.student, self.grpo.samples
         if not self.plays:
             return self
-        steps, parts, name = student.environments * student.rollout_steps, student.ppo.minibatches, "student.ppo"
-        of = "student.environments * student.rollout_steps"
-        if not self.by_ppo:
+        if self.by_ppo:
+            steps, of = student.rollout_steps, "student.rollout_steps"
+            parts, name = student.ppo.minibatches, "student.ppo.minibatches"
+        else:
             if self.grpo.loss in (PolicyLoss.GSPO, PolicyLoss.GSPO_TOKEN):
                 raise ValueError(f"grpo.loss = {self.grpo.loss} needs student.kind = language, which has whole answers")
-            if student.environments % samples:
-                raise ValueError(
-                    f"student.environments = {student.environments} must be a multiple of grpo.samples = {samples}, "
-                    "the plays of a board"
-                )
-            steps = student.environments * (student.rollout_steps + student.episode_steps - 1)
-            parts, name = self.grpo.minibatches, "grpo"
-            of = "student.environments * (student.rollout_steps + student.episode_steps - 1)"
-        if steps % parts:
-            raise ValueError(f"{of} = {steps} must be a multiple of {name}.minibatches = {parts}")
+            plays = f"{samples}, the plays of a board"
+            _check_multiple("student.environments", student.environments, "grpo.samples", samples, plays)
+            steps = student.rollout_steps + student.episode_steps - 1
+            of = "(student.rollout_steps + student.episode_steps - 1)"
+            parts, name = self.grpo.minibatches, "grpo.minibatches"
+        _check_multiple(f"student.environments * {of}", student.environments * steps, name, parts)
         return self
 
     @pydantic.model_validator(mode="after")
