@@ -28,15 +28,18 @@ import jax.numpy as jnp
 import numpy as np
 from side_by_side import Peer, Unavailable, environment, read_options, write_rows
 
-from jaxlake import observations
+from jaxlake import generate, lifelong, observations, rewards
 from jaxlake.autoreset import AutoReset, AutoResetMode
+from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
-from jaxlake.levels import LevelBank
+from jaxlake.levels import LevelBank, stack
+from jaxlake.rules import GoalRule
 from jaxlake.state import Params, State
-from jaxlake.types import ABSENT, Instance
+from jaxlake.types import ABSENT, Instance, LifelongInstance
 
 STEPS = 64
 MAX_COMPILE_S, MAX_BYTES, MAX_RESET_COST, MAX_AGENT_COST = 1.0, 512, 1.5, 1.5
+MAX_LIFELONG_COST = 1.3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +72,11 @@ LARGE = (
 )
 """As many agents at a time as on 8x8: 16,384."""
 FOUR = Case("8x8, 4 agents", (8,), (4,))
+LIFELONG = (
+    LARGE[0],
+    Case("32x32, 32 agents: window(5) with distances", (32,), (32,), None, observations.window(5, distances=True), 64),
+)
+"""Each level of the second has a table of 2 MiB."""
 
 
 def seen(case: Case, radius: int) -> Case:
@@ -111,6 +119,7 @@ def main() -> None:
     for case in CASES + LARGE:
         rows += measure(case, repeats)
     rows += agent_cost(repeats)
+    rows += [lifelong_cost(case, repeats) for case in LIFELONG]
     print("bound: the same observation written and nothing else; bytes: state and observation\n")
 
     print(f"{'peer, and ours':54} {'ours M/s':>9} {'peer M/s':>9} {'ratio':>8} {'compile s':>9}")
@@ -174,6 +183,20 @@ def agent_cost(repeats: int) -> list[dict]:
     return [row("cost of an agent-step, 64 agents over 4", mine, MAX_AGENT_COST, cost <= MAX_AGENT_COST, theirs, cost)]
 
 
+def lifelong_cost(case: Case, repeats: int) -> dict:
+    """Return what a step costs in which who arrives gets a goal drawn, over a classic one on the same boards."""
+    config = LakeConfig.uniform([f"{case.sizes[0]}x{case.agents[0]}"], hole=0.15, wait=0.0)
+    boards = generate(config, jax.random.key(0), case.batch, exact=False).instances
+    endless = stack([lifelong.board(board) for board in boards])
+    drawn, once = (Ours(case, AutoResetMode.SAME_STEP, levels) for levels in (endless, boards))
+    rates = [(drawn.rate(), once.rate()) for _ in range(repeats)]
+    cost = statistics.median(classic / lifelong for lifelong, classic in rates)
+    mine, theirs = (statistics.median(side) for side in zip(*rates, strict=True))
+    print(f"{case.name}: {mine / 1e6:.2f} M lifelong steps/s, so that one costs {cost:.2f}x a classic one")
+    name = f"{case.name}: lifelong over classic step"
+    return row(name, mine, MAX_LIFELONG_COST, cost <= MAX_LIFELONG_COST, theirs, cost)
+
+
 def row(
     name: str,
     ours: float,
@@ -188,9 +211,13 @@ def row(
 class Ours:
     """Our environment, compiled and warm: ``rate()`` plays one repeat and returns steps a second."""
 
-    def __init__(self, case: Case, mode: AutoResetMode) -> None:
-        bank, self._batch = LevelBank.build(random_levels(case)), case.batch
-        episodes = AutoReset(Lake(observe=case.observe), mode)
+    def __init__(self, case: Case, mode: AutoResetMode, levels: Instance | None = None) -> None:
+        levels, self._batch = random_levels(case) if levels is None else levels, case.batch
+        bank = LevelBank.build(levels, with_distances=getattr(case.observe, "distances", False))
+        lake = Lake(observe=case.observe)
+        if isinstance(levels, LifelongInstance):
+            lake = Lake(observe=case.observe, reward=rewards.reached, goals=GoalRule.DRAWN)
+        episodes = AutoReset(lake, mode)
         state, first = jax.jit(jax.vmap(episodes.reset, in_axes=(None, 0, None)))(
             bank, jax.random.split(jax.random.key(0), case.batch), Params(max_steps=STEPS)
         )

@@ -6,9 +6,9 @@ from jaxlake.config import MAX_HOLE, LakeConfig, counts, project
 from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.generate import Dataset, KindReport, generate
 from jaxlake.kinds import Family, Kind
-from jaxlake.levels import LevelBank, distance_fields, pad, stack, validate
+from jaxlake.levels import LevelBank, distance_fields, distance_tables, pad, stack, validate
 from jaxlake.render import animate, draw, png, svg
-from jaxlake.rules import ConflictRule, HoleRule
+from jaxlake.rules import ConflictRule, GoalRule, HoleRule
 from jaxlake.solve import (
     INFINITE,
     Convention,
@@ -24,7 +24,7 @@ from jaxlake.solve import (
 )
 from jaxlake.state import Info, Params, State, TimeStep, Transition
 from jaxlake.text import AnswerFormat, PromptStyle, Reading, answer, parse, parse_batch, prompt, read
-from jaxlake.types import Action, Check, Costs, Instance, Objective, Plan, Solution, Status, Verdict
+from jaxlake.types import Action, Check, Costs, Instance, LifelongInstance, Objective, Plan, Solution, Status, Verdict
 from jaxlake.verify import first_failure, verify
 
 __version__ = "0.1.0"
@@ -43,6 +43,7 @@ __all__ = [
     "Costs",
     "Dataset",
     "Family",
+    "GoalRule",
     "HoleRule",
     "Info",
     "Instance",
@@ -52,6 +53,7 @@ __all__ = [
     "Lake",
     "LakeConfig",
     "LevelBank",
+    "LifelongInstance",
     "Objective",
     "Params",
     "Plan",
@@ -69,6 +71,7 @@ __all__ = [
     "completion_costs",
     "counts",
     "distance_fields",
+    "distance_tables",
     "draw",
     "first_failure",
     "from_text",

@@ -10,7 +10,8 @@ from jaxlake.arguments import Word
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, record
-from jaxlake.state import DEFAULT_PARAMS, Params, State, TimeStep
+from jaxlake.state import DEFAULT_PARAMS, LifelongState, Params, State, TimeStep
+from jaxlake.types import LifelongInstance
 
 
 class AutoResetMode(Word, argument="mode"):
@@ -40,7 +41,10 @@ class AutoResetTimeStep(TimeStep):
 
 @dataclasses.dataclass(frozen=True)
 class AutoReset:
-    """A lake that begins again when ``mode`` says; hashable, so it can be a static argument."""
+    """A lake that begins again when ``mode`` says; hashable, so it can be a static argument.
+
+    The states of lifelong episodes have no ``tasks`` and ``distances`` here: the bank has them.
+    """
 
     lake: Lake
     mode: AutoResetMode = AutoResetMode.SAME_STEP
@@ -50,19 +54,17 @@ class AutoReset:
 
     def reset(self, bank: LevelBank, key: Array, params: Params = DEFAULT_PARAMS) -> tuple[State, AutoResetTimeStep]:
         """Begin the first episode, on a level drawn with the key."""
-        state, time_step = self._begin(bank, key, params)
+        state, time_step = self.begin(bank, bank.draw_index(key), params)
         return state, _with_final(time_step, jax.tree.map(jnp.copy, time_step.observation))
 
     def step(self, bank: LevelBank, state: State, actions: Array, key: Array) -> tuple[State, AutoResetTimeStep]:
         """Play one step of actions int32 ``[max_agents]``, and begin the next episode as the mode says."""
-        if state.params.slip is None:
-            draw_key, slip_key = key, None
-        else:
-            draw_key, slip_key = jax.random.split(key)
-        after, time_step = self.lake.step(state, actions, slip_key)
+        draw_key, step_key = jax.random.split(key) if self.lake.needs_key(state.params) else (key, None)
+        after, time_step = self.lake.step(_with_bank(state, bank), actions, step_key)
+        after = _with_bank(after, None)
         if self.mode is AutoResetMode.OFF:
             return after, _with_final(time_step, time_step.observation)
-        fresh, fresh_step = self._begin(bank, draw_key, state.params)
+        fresh, fresh_step = self.begin(bank, bank.draw_index(draw_key), state.params)
         if self.mode is AutoResetMode.NEXT_STEP:
             after, time_step = _select(state.done, (fresh, fresh_step), (after, time_step))
             return after, _with_final(time_step, time_step.observation)
@@ -72,13 +74,27 @@ class AutoReset:
         after = _select(done, fresh, after)
         # Observed once more rather than selected: whichever of the two is not used costs nothing.
         time_step = time_step.replace(
-            observation=self.lake.observe(after), legal_actions=self.lake.legal_actions(after)
+            observation=self.lake.observe(_with_bank(after, bank)),
+            legal_actions=self.lake.legal_actions(after),
         )
         return after, _with_final(time_step, final_observation)
 
-    def _begin(self, bank: LevelBank, key: Array, params: Params) -> tuple[State, TimeStep]:
-        instance, distances = bank.draw(key)
-        return self.lake.reset(instance, params, distances)
+    def begin(self, bank: LevelBank, index: Array | int, params: Params) -> tuple[State, TimeStep]:
+        """Begin an episode on the bank's level of that number."""
+        if not isinstance(bank.instances, LifelongInstance):
+            instance, distances = bank.at(index)
+            return self.lake.reset(instance, params, distances)
+        instance, _ = bank.replace(distances=None).at(index)
+        state, time_step = self.lake.reset(instance, params, bank.distances)
+        return _with_bank(state, None), time_step
+
+
+def _with_bank(state: State, bank: LevelBank | None) -> State:
+    """Return a lifelong state with the bank's goals and distances, which no state keeps: each step would copy them."""
+    if not isinstance(state, LifelongState):
+        return state
+    tasks, distances = (bank.instances.tasks, bank.distances) if bank else (None, None)
+    return state.replace(instance=state.instance.replace(tasks=tasks), distances=distances)
 
 
 def _select(condition: Array, if_true: Any, if_false: Any) -> Any:

@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake import levels, observations, rewards, rules
+from jaxlake import levels, lifelong, observations, rewards, rules
 from jaxlake.arguments import is_number, short_repr, whole_number
 from jaxlake.processes import check_process
 from jaxlake.record import Array, vary_alike
-from jaxlake.rules import ConflictRule, HoleRule
-from jaxlake.state import DEFAULT_PARAMS, Info, Params, State, TimeStep, Transition
-from jaxlake.types import ABSENT, Action, Costs, Instance
+from jaxlake.rules import ConflictRule, GoalRule, HoleRule
+from jaxlake.state import DEFAULT_PARAMS, Info, LifelongInfo, LifelongState, Params, State, TimeStep, Transition
+from jaxlake.types import ABSENT, Action, Costs, Instance, LifelongInstance
 
 CLASSIC_SLIP = 2 / 3
 """The slip of the classic frozen lake: the intended direction and its two perpendicular ones, a third each."""
@@ -39,6 +39,9 @@ class Lake:
       conflicts: the effect of a conflict; a ``ConflictRule`` or its word.
       observe: ``State -> pytree`` of arrays.
       reward: ``Transition -> float32 [max_agents]``.
+      goals: the effect of reaching a goal; a ``GoalRule`` or its word. All but ``ONCE`` play a lifelong episode on a
+        board of ``lifelong.board``, with a reward such as ``rewards.reached``: it ends when time runs out, or with a
+        fall or a conflict where these end it.
     """
 
     # --- What you write ---
@@ -47,11 +50,13 @@ class Lake:
     conflicts: ConflictRule = ConflictRule.BLOCK
     observe: Callable[[State], Any] = observations.planes
     reward: Callable[[Transition], jax.Array] = rewards.sparse
+    goals: GoalRule = GoalRule.ONCE
 
     def __post_init__(self) -> None:
         # Rules are compared by identity, so that a word would silently be none of them.
         object.__setattr__(self, "holes", HoleRule(self.holes))
         object.__setattr__(self, "conflicts", ConflictRule(self.conflicts))
+        object.__setattr__(self, "goals", GoalRule(self.goals))
 
     # --- What you get ---
 
@@ -63,10 +68,13 @@ class Lake:
         Args:
           instance: no batch axes; ``levels.validate`` tells whether one can be played.
           params: no batch axes. Numbers out of range are refused, arrays are not looked into.
-          distances: int8 or int16 ``[max_agents, cells]`` for observations and rewards that need them, else None.
+          distances: int8 or int16 ``[max_agents, cells]`` for observations and rewards that need them, else None. Of a
+            lifelong board better ``[boards, cells, cells]`` of ``distance_tables``: a flood that computes the others
+            anew for each next goal takes far longer than a step.
 
         Returns:
-          The state, and a time step without rewards. It is terminated already if all agents start on their goals.
+          The state, and a time step without rewards. It is terminated already if all agents start on their goals, and
+          the board is not lifelong: then such an agent reaches its goal with the first step that it waits.
 
         Raises:
           ValueError: for batch axes, distances of another shape, numbers out of range, and, where the level is known
@@ -76,29 +84,31 @@ class Lake:
         if not isinstance(instance, Instance):
             raise ValueError(f"{short_repr(instance)} must be an Instance")
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
-        instance = Instance(
+        instance = instance.replace(
             size=jnp.asarray(instance.size, jnp.int32),
             num_agents=jnp.asarray(instance.num_agents, jnp.int32),
             holes=jnp.asarray(instance.holes, bool),
             starts=jnp.asarray(instance.starts, jnp.int32),
             goals=jnp.asarray(instance.goals, jnp.int32),
         )
-        _check(instance, params, distances)
+        _check(instance, params, distances, self.goals)
         count = jnp.zeros(instance.max_agents, jnp.int16)
-        state = vary_alike(
-            State(
-                instance=instance,
-                distances=distances,
-                params=params.as_arrays(),
-                positions=instance.starts,
-                time=jnp.int32(0),
-                arrivals=count,
-                losses=count,
-                fallen=jnp.zeros(instance.max_agents, bool),
-                terminated=jnp.all(instance.starts == instance.goals),
-                truncated=jnp.bool_(False),
-            )
+        begin = State(
+            instance=instance,
+            distances=distances,
+            params=params.as_arrays(),
+            positions=instance.starts,
+            time=jnp.int32(0),
+            arrivals=count,
+            losses=count,
+            fallen=jnp.zeros(instance.max_agents, bool),
+            terminated=jnp.all(instance.starts == instance.goals),
+            truncated=jnp.bool_(False),
         )
+        if self.goals is not GoalRule.ONCE:
+            parts = {**vars(begin), "terminated": jnp.bool_(False)}
+            begin = LifelongState(**parts, goals_reached=count.astype(jnp.int32))
+        state = vary_alike(begin)
         none, nobody = jnp.zeros_like(state.time), jnp.zeros_like(state.fallen)
         info = _info(state, none, none, nobody, nobody)
         time_step = self._time_step(state, jnp.zeros_like(state.positions, jnp.float32), info)
@@ -111,10 +121,11 @@ class Lake:
 
         Args:
           actions: int32 ``[max_agents]`` of ``Action``; any other number waits, and so do agents that are not there.
-          key: consumed where ``params.slip`` is set, unused otherwise.
+          key: consumed where ``needs_key`` says so, unused otherwise.
 
         Raises:
-          ValueError: if ``params.slip`` is set and no key is given, and for actions or rewards of another shape.
+          ValueError: if a key is needed and not given, for a state of a lake with other ``goals``, and for actions or
+            rewards of another shape.
         """
         check_process()
         agents = state.instance.max_agents
@@ -123,17 +134,21 @@ class Lake:
             raise ValueError(
                 f"actions have the shape {list(actions.shape)}: it must be [{agents}]; jax.vmap adds batch axes"
             )
+        if isinstance(state, LifelongState) == (self.goals is GoalRule.ONCE):
+            raise ValueError(f"the state is not of a lake with goals = {self.goals.value!r}: reset it by this lake")
+        if key is None and self.needs_key(state.params):
+            setting = "goals = 'drawn'" if self.goals is GoalRule.DRAWN else "params.slip"
+            raise ValueError(f"{setting} is set: step needs a key")
         if state.params.slip is not None:
-            if key is None:
-                raise ValueError("params.slip is set: step needs a key")
-            moves = _slip(key, actions, state.params.slip)
+            slip_key, key = jax.random.split(key) if self.goals is GoalRule.DRAWN else (key, None)
+            moves = _slip(slip_key, actions, state.params.slip)
         active = ~state.done
         moves = jnp.where(active, moves, Action.WAIT)
         outcome = rules.move(state.instance, state.positions, moves, self.holes, self.conflicts)
 
         time = state.time + active.astype(jnp.int32)
         counts = active & ~outcome.rested
-        terminated = state.terminated | outcome.solved
+        terminated = state.terminated | outcome.solved if self.goals is GoalRule.ONCE else state.terminated
         if self.holes is HoleRule.FALL:
             terminated |= jnp.any(outcome.entered_hole)
         if self.conflicts is ConflictRule.END:
@@ -150,6 +165,8 @@ class Lake:
         info = _info(
             after, outcome.vertex_conflicts, outcome.swap_conflicts, outcome.blocked, after.fallen ^ state.fallen
         )
+        if isinstance(after, LifelongState):
+            after, info = self._go_on(after, info, active, key)
         transition = Transition(
             before=state,
             after=after,
@@ -164,6 +181,25 @@ class Lake:
                 f"the rewards have the shape {list(paid.shape)}: it must be [{agents}], one for each agent slot"
             )
         return after, self._time_step(after, jnp.where(active, paid, 0), info)
+
+    def needs_key(self, params: Params) -> bool:
+        """Return whether ``step`` needs a key: for the slip, or to draw goals."""
+        return params.slip is not None or self.goals is GoalRule.DRAWN
+
+    def _go_on(self, state: LifelongState, info: Info, active: Array, key: Array | None) -> tuple[LifelongState, Info]:
+        """Return the state in which agents that arrived have their next goals, and what happened to the old ones."""
+        arrived = info.arrived & active
+        reached = state.goals_reached + arrived.astype(jnp.int32)
+        instance, distances = lifelong.next_goals(state.instance, arrived, self.goals, key), state.distances
+        if distances is not None and distances.ndim == 2:
+            instance, distances, arrived = vary_alike((instance, distances, arrived))
+            distances = jax.lax.cond(
+                jnp.any(arrived),
+                lambda: levels.distance_fields(instance).astype(distances.dtype),
+                lambda: distances,
+            )
+        state = state.replace(instance=instance, distances=distances, goals_reached=reached)
+        return state, info.replace(arrived=arrived, goals_reached=reached)
 
     def legal_actions(self, state: State) -> jax.Array:
         """Return the legal actions, bool ``[max_agents, 5]``, as in ``TimeStep``."""
@@ -181,16 +217,19 @@ class Lake:
         )
 
 
-def _check(instance: Instance, params: Params, distances: Array | None) -> None:
+def _check(instance: Instance, params: Params, distances: Array | None, goals: GoalRule) -> None:
     """Raise ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
-    axes = levels.check_shapes(instance)
+    endless = goals is not GoalRule.ONCE
+    if endless and not isinstance(instance, LifelongInstance):
+        raise ValueError(f"goals = {goals.value!r} needs a board with next goals: lifelong.board makes one")
+    axes = levels.check_shapes(instance, endless)
     if axes:
         raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(instance)):
-        levels.validate(instance)
-    table = (instance.max_agents, instance.max_size**2)
-    if distances is not None and np.shape(distances) != table:
-        raise ValueError(f"distances have the shape {list(np.shape(distances))}: it must be {list(table)}")
+        levels.validate(instance, endless)
+    table, shape = (instance.max_agents, instance.max_size**2), np.shape(distances)
+    if distances is not None and shape != table and not (endless and shape[1:] == (table[1], table[1])):
+        raise ValueError(f"distances have the shape {list(shape)}: it must be {list(table)}")
     for name, number in vars(params).items():
         if np.ndim(number):
             raise ValueError(
@@ -215,7 +254,7 @@ def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:
 def _info(state: State, vertex_conflicts: Array, swap_conflicts: Array, blocked: Array, fell: Array) -> Info:
     there = state.positions != ABSENT
     arrived = there & (state.positions == state.instance.goals)
-    return Info(
+    info = Info(
         vertex_conflicts=vertex_conflicts,
         swap_conflicts=swap_conflicts,
         blocked=blocked,
@@ -228,3 +267,7 @@ def _info(state: State, vertex_conflicts: Array, swap_conflicts: Array, blocked:
             makespan=jnp.max(state.arrivals).astype(jnp.int32),
         ),
     )
+    if not isinstance(state, LifelongState):
+        return info
+    parts = {**vars(info), "solved": jnp.zeros_like(info.solved)}
+    return LifelongInfo(**parts, goals_reached=state.goals_reached)

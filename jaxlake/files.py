@@ -53,6 +53,7 @@ def record(
       needs_wait: every optimal plan contains a wait before an arrival.
       plan: a plan with the same padding as the instance.
     """
+    levels.check_has_end(instance)
     agents, max_size = int(instance.num_agents), instance.max_size
     known = {
         "status": None if status is None else Status(int(status)).name.lower(),

@@ -15,7 +15,7 @@ from jaxlake.arguments import short_repr, whole_number
 from jaxlake.flood import LARGEST_SIDE, steps_to_goals
 from jaxlake.processes import check_process, runs_programs
 from jaxlake.record import Array, Record, record
-from jaxlake.types import ABSENT, Instance, coordinate
+from jaxlake.types import ABSENT, Instance, LifelongInstance, coordinate
 
 
 def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
@@ -37,18 +37,30 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
     holes[..., :side, :side] = np.reshape(instance.holes, (*batch, old_size, old_size))[..., :side, :side]
 
     def renumbered(cells: Array) -> np.ndarray:
-        cells = np.asarray(cells)[..., :slots]
-        row, column = np.divmod(cells, old_size)
-        padded = np.full((*batch, max_agents), ABSENT, np.int32)
-        padded[..., :slots] = np.where(cells == ABSENT, ABSENT, row * max_size + column)
+        row, column = np.divmod(np.asarray(cells, np.int32), old_size)
+        return np.where(np.equal(cells, ABSENT), ABSENT, row * max_size + column)
+
+    def of_agents(values: Array, nobody: int = ABSENT) -> np.ndarray:
+        padded = np.full((*batch, max_agents), nobody, np.int32)
+        padded[..., :slots] = np.asarray(values)[..., :slots]
         return padded
 
-    return Instance(
+    padded = Instance(
         size=np.asarray(instance.size, np.int32),
         num_agents=np.asarray(instance.num_agents, np.int32),
         holes=holes.reshape(*batch, max_size * max_size),
-        starts=renumbered(instance.starts),
-        goals=renumbered(instance.goals),
+        starts=of_agents(renumbered(instance.starts)),
+        goals=of_agents(renumbered(instance.goals)),
+    )
+    if not isinstance(instance, LifelongInstance):
+        return padded
+    return LifelongInstance(
+        **vars(padded),
+        tasks=renumbered(instance.tasks),
+        first=of_agents(instance.first, 0),
+        count=of_agents(instance.count, 0),
+        place=of_agents(instance.place, 0),
+        board=np.asarray(instance.board, np.int32),
     )
 
 
@@ -84,25 +96,39 @@ def stack(instances: Sequence[Instance]) -> Instance:
     max_size = max(instance.max_size for instance in instances)
     max_agents = max(instance.max_agents for instance in instances)
     padded = [pad(instance, max_size, max_agents) for instance in instances]
+    if any(isinstance(instance, LifelongInstance) for instance in padded):
+        padded = _with_as_many_tasks(padded)
     stacked: Instance = jax.tree.map(lambda *parts: np.stack(parts), *padded)
     return stacked
 
 
-def validate(instance: Instance) -> None:
+def _with_as_many_tasks(instances: Sequence[Instance]) -> list[Instance]:
+    lists = [instance.tasks for instance in instances if isinstance(instance, LifelongInstance)]
+    if len(lists) < len(instances):
+        raise ValueError("some instances have lists of goals and others have none: lifelong.board makes them")
+    pads = [(0, max(map(len, lists)) - len(tasks)) for tasks in lists]
+    longer = [np.pad(tasks, room, constant_values=ABSENT) for tasks, room in zip(lists, pads, strict=True)]
+    return [instance.replace(tasks=tasks) for instance, tasks in zip(instances, longer, strict=True)]
+
+
+def validate(instance: Instance, lifelong: bool = False) -> None:
     """Check that the instance, with or without one leading batch axis, can be played.
 
     Agents stand on different cells of the board that are no holes, and so do their goals; an agent may start on its own
     goal or another's. Functions that take concrete instances, not only traced ones, call this: ``solve``,
     ``Lake.reset``, ``LevelBank.build``, the files and the text adapters. 20,000 boards of 10x10 take 17 ms.
 
+    Args:
+      lifelong: whether it may be a ``LifelongInstance``, of which several agents may have one goal.
+
     Raises:
       ValueError: in one line that names the first fault, the agent and, with a batch axis, the instance.
     """
-    axes = check_shapes(instance)
+    axes = check_shapes(instance, lifelong)
     if len(axes) > 1:
         raise ValueError(f"the instances have batch axes {axes}: they must have one at most")
     parts = {name: np.asarray(part) if axes else np.asarray(part)[None] for name, part in vars(instance).items()}
-    batch = Instance(**parts)
+    batch = type(instance)(**parts)
     faults = [(mask, message) for mask, message in _faults(batch) if mask.any()]
     if faults:
         index = min(int(np.argmax(mask.any(axis=1))) for mask, _ in faults)
@@ -111,13 +137,18 @@ def validate(instance: Instance) -> None:
         raise ValueError(f"{f'instance {index}: ' if axes else ''}{fault}")
 
 
-def check_shapes(instance: Instance) -> tuple[int, ...]:
-    """Return the batch axes of an instance, also under ``jit``; ValueError for arrays of another shape or dtype."""
+def check_shapes(instance: Instance, lifelong: bool = False) -> tuple[int, ...]:
+    """Return the batch axes of an instance, also under ``jit``; ValueError for arrays of another shape or dtype.
+
+    Of a ``LifelongInstance``, too, unless the caller takes ``lifelong`` ones.
+    """
     if not isinstance(instance, Instance):
         raise ValueError(f"{short_repr(instance)} must be an Instance; levels.stack makes one of several")
+    if not lifelong:
+        check_has_end(instance)
     axes = np.shape(instance.size)
     for name, part in vars(instance).items():
-        of_each = name not in ("size", "num_agents")  # an axis of cells or agents
+        of_each = name not in ("size", "num_agents", "board")  # an axis of cells, agents or tasks
         if isinstance(part, (list, tuple)):
             raise ValueError(f"{name} is a {type(part).__name__}: it must be an array, or this is no pytree of arrays")
         shape, dtype = np.shape(part), part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
@@ -131,6 +162,12 @@ def check_shapes(instance: Instance) -> tuple[int, ...]:
     if goals != agents:
         raise ValueError(f"goals have {goals} agent slots and starts {agents}: they must have as many")
     return axes
+
+
+def check_has_end(instance: Instance) -> None:
+    """Raise ValueError for a ``LifelongInstance``, for functions that need one goal an agent."""
+    if isinstance(instance, LifelongInstance):
+        raise ValueError("the board is lifelong, its agents have goals without end: Lake(goals=...) alone plays it")
 
 
 def check_unbatched(instance: Instance) -> None:
@@ -156,7 +193,7 @@ def distance_fields(instances: Instance) -> jax.Array:
     Raises:
       ValueError: for more batch axes, and for boards larger than 181 x 181, whose distances might not fit.
     """
-    axes = check_shapes(instances)
+    axes = check_shapes(instances, lifelong=True)
     if len(axes) > 1 or instances.max_size > LARGEST_SIDE:
         raise ValueError(
             f"instances with batch axes {axes} and max_size {instances.max_size}: distance_fields takes one batch axis "
@@ -167,14 +204,33 @@ def distance_fields(instances: Instance) -> jax.Array:
     return fields if axes else fields[0]
 
 
+def distance_tables(instances: Instance) -> jax.Array:
+    """Return the steps between any two cells of each board without agents, for ``Lake.reset`` of lifelong boards.
+
+    Args:
+      instances: at most one batch axis. A table takes two bytes for each pair of cells: 2 MiB a board of 32 x 32, 32
+        MiB of 64 x 64, 512 MiB of 128 x 128.
+
+    Returns:
+      int16 ``[boards, cells, cells]``, one board without batch axes; ``ABSENT`` as in ``distance_fields``.
+
+    Raises:
+      ValueError: as ``distance_fields``.
+    """
+    cells = jnp.arange(instances.max_size**2, dtype=jnp.int32)
+    batch = instances if np.ndim(instances.size) else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], instances)
+    everywhere = jnp.broadcast_to(cells, (len(batch.size), len(cells)))
+    return distance_fields(batch.replace(starts=everywhere, goals=everywhere))
+
+
 @record
 class LevelBank(Record):
     """Levels that episodes draw from under jit; ``len`` counts them, and ``bank[:100]`` is a bank of the first hundred.
 
     Attributes:
       instances: ``[levels]``.
-      distances: ``[levels, max_agents, cells]`` of ``distance_fields``, or None; int8 if the boards have at most 128
-        cells, as up to 11 x 11, else int16.
+      distances: ``[levels, max_agents, cells]`` of ``distance_fields``, of lifelong boards ``[levels, cells, cells]``
+        of ``distance_tables``, or None; int8 if the boards have at most 128 cells, as up to 11 x 11, else int16.
     """
 
     instances: Instance
@@ -189,26 +245,33 @@ class LevelBank(Record):
           RuntimeError: in a process forked from one in which JAX had run.
         """
         check_process()
-        axes = check_shapes(instances)
+        axes = check_shapes(instances, lifelong=True)
         if len(axes) != 1 or not axes[0]:
             raise ValueError(f"instances have batch axes {axes}: a bank needs one, of at least 1")
-        validate(instances)
+        validate(instances, lifelong=True)
         instances = jax.tree.map(jnp.asarray, instances)
+        fields = distance_tables if isinstance(instances, LifelongInstance) else distance_fields
         short = np.int8 if instances.max_size**2 <= 128 else np.int16
-        return LevelBank(
-            instances=instances, distances=distance_fields(instances).astype(short) if with_distances else None
-        )
+        return LevelBank(instances=instances, distances=fields(instances).astype(short) if with_distances else None)
 
     def draw(self, key: Array) -> tuple[Instance, Array | None]:
         """Return a level, each with the same probability, and its distances."""
+        return self.at(self.draw_index(key))
+
+    def draw_index(self, key: Array) -> jax.Array:
+        """Return the number of a level, each with the same probability, uint32 ``[]``."""
         check_process()
         # randint costs 2.5 times as much, for a bias below levels / 2 ** 32.
-        return self.at(jax.random.bits(key, dtype=np.uint32) % np.uint32(len(self)))
+        return jax.random.bits(key, dtype=np.uint32) % np.uint32(len(self))
 
     def at(self, index: Array | int) -> tuple[Instance, Array | None]:
         """Return the level of that number, int32 ``[]``, and its distances."""
         level = self[index]
-        return level.instances, level.distances
+        instance, distances = level.instances, level.distances
+        if isinstance(instance, LifelongInstance):
+            instance = instance.replace(board=jnp.asarray(index, jnp.int32))
+            distances = None if distances is None else distances[None]
+        return instance, distances
 
 
 def _faults(batch: Instance) -> list[tuple[Array, str]]:
@@ -233,10 +296,11 @@ def _faults(batch: Instance) -> list[tuple[Array, str]]:
         taken = np.zeros(cells.shape, bool)
         for agent in range(1, agents):
             taken[:, agent] = (cells[:, :agent] == cells[:, agent, None]).any(axis=1)
+        only_one = name == "start" or not isinstance(batch, LifelongInstance)
         faults += [
             (named & outside, f"{name} {{{name}}} of agent {{entry}} is off the board of side {{size}}"),
             (named & on_hole, f"{name} {{{name}_cell}} of agent {{entry}} is a hole"),
-            (named & taken, f"agents {{{name}_owner}} and {{entry}} have the same {name} {{{name}_cell}}"),
+            (named & taken & only_one, f"agents {{{name}_owner}} and {{entry}} have the same {name} {{{name}_cell}}"),
             (
                 ~named & (cells != ABSENT),
                 f"agent {{entry}} has the {name} {{{name}}}, but there are only {{count}} agents",

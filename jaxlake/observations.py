@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxlake.record import Array
 from jaxlake.state import State
-from jaxlake.types import ABSENT
+from jaxlake.types import ABSENT, LifelongInstance
 
 OBSTACLES, AGENTS, GOALS = 0, 1, 2
 """The planes of ``planes``."""
@@ -28,7 +28,8 @@ def planes(state: State) -> jax.Array:
     """Return the whole board, int8 ``[3, max_size, max_size]``, from 128 agents on int16.
 
     Plane ``OBSTACLES`` is 1 on holes and off the board, ``AGENTS`` holds an agent's number plus 1 on its cell and
-    ``GOALS`` the same where its goal is; 0 otherwise.
+    ``GOALS`` the same where its goal is; 0 otherwise. Where goals coincide, as in a lifelong episode, the largest such
+    number.
     """
     instance = state.instance
     side = instance.max_size
@@ -38,7 +39,9 @@ def planes(state: State) -> jax.Array:
     plane = np.array([[AGENTS], [GOALS]], np.uint32)
     number = np.arange(1, instance.max_agents + 1, dtype=number_dtype(instance.max_agents))
     board = (_obstacles(state)[None] & (np.arange(3) == OBSTACLES)[:, None]).astype(number.dtype)
-    board = board.at[plane, both].set(np.stack([number, number]), mode="drop")
+    at = board.at[plane, both]
+    write = at.max if isinstance(instance, LifelongInstance) else at.set  # a maximum takes longer
+    board = write(np.stack([number, number]), mode="drop")
     channels: jax.Array = board.reshape(3, side, side)
     return channels
 
@@ -201,9 +204,7 @@ class _Window:
         reach, here = np.arange(-self.radius, self.radius + 1, dtype=np.int32), state.positions[:, None]
         # Where a window leaves the board these are other cells, and obstacles hide them.
         cells = here + np.add.outer(reach * state.instance.max_size, reach).reshape(1, -1)
-        steps, own = (
-            jnp.take_along_axis(state.distances, at, axis=1, mode="clip").astype(jnp.int16) for at in (cells, here)
-        )
+        steps, own = (state.steps_to_goals(at).astype(jnp.int16) for at in (cells, here))
         known = (steps != ABSENT) & (own != ABSENT) & (obstacles == 0)
         difference = jnp.where(known, jnp.clip(steps - own, -_FAR, _FAR), np.int16(_FAR))
         return jnp.where(here == ABSENT, np.int16(0), difference)

@@ -5,6 +5,7 @@ Artificial Intelligence 2022, Algorithm 1. Where a board is biconnected, every a
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,9 +14,13 @@ import numpy as np
 
 from jaxlake import levels
 from jaxlake.arguments import check_key, threefry_key, whole_number
+from jaxlake.env import Lake
 from jaxlake.processes import runs_programs
 from jaxlake.record import Array, vary_alike
-from jaxlake.types import ABSENT, STEPS, Action, Instance, Plan
+from jaxlake.rewards import reached
+from jaxlake.rules import GoalRule
+from jaxlake.state import Params, State
+from jaxlake.types import ABSENT, STEPS, Action, Instance, LifelongInstance, Plan
 
 _UNDECIDED = -2
 _NEVER = np.iinfo(np.int32).max
@@ -120,8 +125,41 @@ def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 5
     if len(axes) != 1 or not axes[0]:
         raise ValueError(f"the instances have batch axes {axes}: plan needs one, of at least 1")
     levels.validate(instances)
-    agents, count = instances.max_agents, axes[0]
-    board = agents * (2 * instances.max_size**2 + 4 * orders * (max_steps + 1))
+    board = instances.max_agents * (2 * instances.max_size**2 + 4 * orders * (max_steps + 1))
+    plans: Plan = _in_parts(lambda *part: _planned(*part, orders, max_steps), instances, key, board)
+    return plans
+
+
+@runs_programs
+def play(instances: Instance, key: Array, steps: int, goals: GoalRule | str = GoalRule.DRAWN) -> np.ndarray:
+    """Play lifelong episodes by PIBT, and return the goals that agents reached, int32 ``[n, max_agents]``.
+
+    Boards whose table of ``distance_tables`` takes at most 256 MiB, as up to 107 x 107, keep one. On larger ones a step
+    in which an agent arrives floods the board.
+
+    Args:
+      instances: ``[n]``, of ``lifelong.board``.
+      steps: of each episode, 1 to 32,767.
+
+    Raises:
+      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, numbers out of range.
+    """
+    check_key(key)
+    steps = whole_number("steps", steps, 1, np.iinfo(np.int16).max)
+    lake = Lake(observe=_nothing, reward=reached, goals=GoalRule(goals))
+    if not isinstance(instances, LifelongInstance) or np.ndim(instances.size) != 1:
+        raise ValueError("play needs boards with next goals: levels.stack of those that lifelong.board makes")
+    levels.validate(instances, lifelong=True)
+    board = 2 * instances.max_size**4
+    counts: np.ndarray = _in_parts(
+        lambda *part: _played(*part, steps, lake, board <= _BYTES), instances, threefry_key(key), board
+    )
+    return counts
+
+
+def _in_parts(run: Callable[[Any, Array], Any], instances: Instance, key: Array, board: int) -> Any:
+    """Return what ``run`` makes of boards and keys, in numpy: of as many at once as fit, at so many bytes a board."""
+    count = len(instances)
     together = 1 << max(min(_BYTES // board, count).bit_length() - 1, 0)
     parts = []
     for first in range(0, count, together):
@@ -129,10 +167,38 @@ def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 5
         numbers = np.minimum(np.arange(first, first + together), count - 1)
         boards = jax.tree.map(lambda leaf, numbers=numbers: jnp.asarray(leaf)[numbers], instances)
         keys = jax.vmap(lambda number: jax.random.fold_in(key, number))(jnp.asarray(numbers, jnp.int32))
-        part = _planned(boards, keys, orders, max_steps)
+        part = run(boards, keys)
         parts.append(jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: count - first], part))
-    joined: Plan = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-    return joined
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+
+def _nothing(state: State) -> tuple[()]:
+    return ()
+
+
+@functools.partial(jax.jit, static_argnames=("lake", "tables"))
+def _played(instances: LifelongInstance, keys: Array, steps: Array, lake: Lake, tables: bool) -> jax.Array:
+    def one(board: LifelongInstance, key: Array, distances: Array) -> jax.Array:
+        def advance(time: jax.Array, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+            state, priorities = carry
+            tie_key, goal_key = jax.random.split(jax.random.fold_in(key, time))
+            ties = jax.random.bits(tie_key, (board.max_agents, len(STEPS)), jnp.uint8)
+            fields = distances[0, jnp.maximum(state.instance.goals, 0)] if tables else state.distances
+            actions = step(board, state.positions, priorities, fields, ties)
+            state, seen = lake.step(state, actions, goal_key)
+            return state, next_priorities(priorities, seen.info.arrived)
+
+        state, _ = lake.reset(board, Params(max_steps=steps), None if tables else distances)
+        first = jnp.arange(board.max_agents, dtype=jnp.int32)
+        played: jax.Array = jax.lax.fori_loop(0, steps, advance, (state, first))[0].goals_reached
+        return played
+
+    if tables:
+        return jax.vmap(one)(instances, keys, levels.distance_tables(instances)[:, None])
+    # One after another, so that only a board in need is flooded.
+    parts = (instances, keys, levels.distance_fields(instances))
+    counts: jax.Array = jax.lax.map(lambda part: one(*part), parts)
+    return counts
 
 
 @functools.partial(jax.jit, static_argnames=("orders", "max_steps"))

@@ -12,19 +12,32 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.record import Array
-from jaxlake.state import Transition
+from jaxlake.state import LifelongState, Transition
 from jaxlake.types import ABSENT
 
 
 def sparse(transition: Transition) -> jax.Array:
-    """Reward 1 for each agent in the step that solves the episode, else 0."""
+    """Reward 1 for each agent in the step that solves the episode, else 0; ValueError in a lifelong episode."""
+    _check_has_end(transition, "sparse")
     there = transition.after.positions != ABSENT
     return (there & transition.info.solved).astype(jnp.float32)
 
 
 def cost(transition: Transition) -> jax.Array:
-    """Reward -1 for each agent whose step does not begin and end on its goal; they sum to minus the ``sum_of_loss``."""
+    """Reward -1 for each agent whose step does not begin and end on its goal; they sum to minus the ``sum_of_loss``.
+
+    ValueError in a lifelong episode.
+    """
+    _check_has_end(transition, "cost")
     return jnp.asarray(transition.before.losses - transition.after.losses, jnp.float32)
+
+
+def reached(transition: Transition) -> jax.Array:
+    """Reward 1 for each agent that reaches a goal in this step of a lifelong episode, in which it gets another one.
+
+    In a classic episode it pays each step that ends on the goal.
+    """
+    return transition.info.arrived.astype(jnp.float32)
 
 
 def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], jax.Array]:
@@ -32,7 +45,8 @@ def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], 
 
     The added term is ``discount * potential(after) - potential(before)`` with ``-scale * distance`` as potential, so
     it leaves the optimal policies of an agent with that discount as they are (Ng et al. 1999). A step to or from a cell
-    that the goal cannot be reached from, such as a hole, is not shaped.
+    that the goal cannot be reached from, such as a hole, is not shaped. In a lifelong episode ``reached`` takes the
+    place of ``sparse``, and each goal has its own potential, which ends with it.
 
     Returns:
       A reward that raises ValueError if the state holds no distances.
@@ -60,6 +74,11 @@ def accuracy(valid: Array, cost: Array, optimum: Array) -> np.ndarray:
     return np.where(valid, graded, 0.0).astype(np.float32)
 
 
+def _check_has_end(transition: Transition, name: str) -> None:
+    if isinstance(transition.after, LifelongState):
+        raise ValueError(f"rewards.{name} needs an end, which a lifelong episode does not have: use rewards.reached")
+
+
 @dataclasses.dataclass(frozen=True)
 class _Shaped:
     """Not a closure, so that lakes with the same shaping are equal, which saves compiling anew, and can be pickled."""
@@ -68,12 +87,13 @@ class _Shaped:
     discount: float
 
     def __call__(self, transition: Transition) -> jax.Array:
-        table = transition.before.distances
-        if table is None:
+        goal = transition.before  # its goal for both, also in the step that reaches it
+        if goal.distances is None:
             raise ValueError("shaped rewards need distances: build the bank with them, or hand them to reset")
         before, after = (
-            jnp.take_along_axis(table, jnp.maximum(state.positions, 0)[:, None], axis=1)[:, 0].astype(jnp.float32)
+            goal.steps_to_goals(jnp.maximum(state.positions, 0)[:, None], mode=None)[:, 0].astype(jnp.float32)
             for state in (transition.before, transition.after)
         )
         known = (transition.after.positions != ABSENT) & (before != ABSENT) & (after != ABSENT)
-        return sparse(transition) + jnp.where(known, self.scale * (before - self.discount * after), 0)
+        paid = reached if isinstance(goal, LifelongState) else sparse
+        return paid(transition) + jnp.where(known, self.scale * (before - self.discount * after), 0)

@@ -41,6 +41,17 @@ class ConflictRule(Word, argument="conflicts"):
     """No agent moves, and the episode ends."""
 
 
+class GoalRule(Word, argument="goals"):
+    """The effect of reaching a goal."""
+
+    ONCE = "once"
+    """The agent stays in the way on it, and the episode is solved when all agents are on theirs."""
+    DRAWN = "drawn"
+    """The agent gets another of its goals in the same step, each with the same probability; never its own cell."""
+    LISTED = "listed"
+    """The agent gets the next of its goals in the same step, and after the last the first."""
+
+
 @record
 class Outcome(Record):
     """The result of a joint move.

@@ -1,20 +1,22 @@
 """The command ``python -m jaxlake.score``: tables of the scores of answers in plain text. Knows no model."""
 
+import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from jaxlake import pibt
+from jaxlake import lifelong, pibt
 from jaxlake.arguments import seed_key
 from jaxlake.benchmark import SETS, load, load_maps, score
-from jaxlake.benchmark.external_maps import AGENTS_HELP, MAPS_HELP, warn_skipped
-from jaxlake.benchmark.scoring import MEASURES
+from jaxlake.benchmark.external_maps import AGENTS_HELP, MAPS_HELP, read_maps, warn_skipped
+from jaxlake.benchmark.scoring import MEASURES, mean_and_error
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.files import Record, from_json, lines, read_parts, write_whole
+from jaxlake.levels import pad, stack
 from jaxlake.table import Table
 from jaxlake.text import answer
-from jaxlake.types import MAX_ANSWER_STEPS, Objective
+from jaxlake.types import MAX_ANSWER_STEPS, LifelongInstance, Objective
 
 _EPILOG = """\
 examples:
@@ -22,6 +24,7 @@ examples:
   python -m jaxlake.score answers.jsonl --set families --json scores.json
   python -m jaxlake.score answers.jsonl --maps scenarios.yaml --planner pibt
   python -m jaxlake.score --maps scenarios.yaml --agents 8 16 --planner pibt
+  python -m jaxlake.score --maps scenarios.yaml --lifelong 1000 --planner pibt
 
 The file has a JSON object a line; several lines with one id are samples:
 
@@ -47,6 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     boards.add_argument("--maps", type=local_path, metavar="FILE", help=MAPS_HELP)
     parser.add_argument("--agents", type=int, nargs="+", metavar="N", help=AGENTS_HELP)
     parser.add_argument("--planner", choices=["pibt"], help="adds a row of this planner's plans; needs no answers")
+    parser.add_argument(
+        "--lifelong",
+        type=int,
+        metavar="STEPS",
+        help="lets the planner play so many steps in which who arrives gets another goal: goals reached a step",
+    )
     parser.add_argument("--max-steps", type=int, default=MAX_ANSWER_STEPS, help="of a plan (default: %(default)s)")
     parser.add_argument(
         "--objective",
@@ -61,41 +70,78 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError("there is nothing to score: give a file of answers, or --planner pibt")
         if options.agents and not options.maps:
             raise ValueError("--agents needs --maps")
-        answers: dict[str, Mapping[str, str | Sequence[str]]] = {}
-        if options.answers:
-            answers["answers"] = read_answers(options.answers)
-        benchmark = load_maps(options.maps, options.agents) if options.maps else load(options.set)
-        warn_skipped(benchmark)
-        if options.planner:
-            plans = pibt.plan(benchmark.instances, seed_key(0), max_steps=options.max_steps)
-            side = benchmark.instances.max_size
-            answers["pibt"] = {key: answer(plan, side) for key, plan in zip(benchmark.ids, plans, strict=True)}
-        judged = {"objective": options.objective, "max_steps": options.max_steps}
-        scores = {name: score(each, benchmark, **judged) for name, each in answers.items()}
-        figures = scores["answers"].to_json() if options.answers else {}
-        tables = [scores["answers"].to_text()] if options.answers else []
-        if options.maps or options.planner:
-            figures["measures"] = {name: each.measures() for name, each in scores.items()}
-            tables.append(_measures_table(figures["measures"], benchmark.name).to_text(width=100))
+        if options.lifelong is not None and (options.answers or not options.planner):
+            raise ValueError("--lifelong lets a planner play: give --planner pibt, and no file of answers")
+        if options.lifelong is None:
+            figures, tables = _judge(options)
+        else:
+            figures, tables = _play(options)
         if options.json:
             write_whole(options.json, (json.dumps(figures, indent=1) + "\n").encode())
     print("\n\n".join(tables))
     return 0
 
 
-def _measures_table(measures: Mapping[str, Sequence[Record]], name: str) -> Table:
+def _judge(options: argparse.Namespace) -> tuple[Record, list[str]]:
+    """Return the figures and tables of answers and planners."""
+    answers: dict[str, Mapping[str, str | Sequence[str]]] = {}
+    if options.answers:
+        answers["answers"] = read_answers(options.answers)
+    benchmark = load_maps(options.maps, options.agents) if options.maps else load(options.set)
+    warn_skipped(benchmark)
+    if options.planner:
+        plans = pibt.plan(benchmark.instances, seed_key(0), max_steps=options.max_steps)
+        side = benchmark.instances.max_size
+        answers["pibt"] = {key: answer(plan, side) for key, plan in zip(benchmark.ids, plans, strict=True)}
+    judged = {"objective": options.objective, "max_steps": options.max_steps}
+    scores = {name: score(each, benchmark, **judged) for name, each in answers.items()}
+    figures = scores["answers"].to_json() if options.answers else {}
+    tables = [scores["answers"].to_text()] if options.answers else []
+    if options.maps or options.planner:
+        figures["measures"] = {name: each.measures() for name, each in scores.items()}
+        note = "Costs of the solved boards over their bounds: the sum of the agents' shortest paths, and the longest."
+        title = f"{benchmark.name} set, measures of the field"
+        tables.append(_measures_table(figures["measures"], title, MEASURES, note))
+    return figures, tables
+
+
+def _play(options: argparse.Namespace) -> tuple[Record, list[str]]:
+    """Return the figures and the table of lifelong play; a planner needs no plan or optimum of the boards."""
+    if options.maps:
+        name, boards = options.maps.stem, read_maps(options.maps, options.agents)
+    else:
+        benchmark = load(options.set)
+        name, boards = benchmark.name, dict(zip(benchmark.ids, benchmark.instances, strict=True))
+    endless: dict[int, list[LifelongInstance]] = {}
+    for title, board in boards.items():
+        agents = int(board.num_agents)
+        try:
+            own = lifelong.board(pad(board, board.max_size, agents))
+        except ValueError as fault:
+            raise ValueError(f"{name}, {title}: {fault}") from None
+        endless.setdefault(agents, []).append(own)
+    rows = []
+    for agents, part in sorted(endless.items()):
+        reached = pibt.play(stack(part), seed_key(0), options.lifelong)
+        mean, error = mean_and_error(reached.sum(axis=1) / options.lifelong)
+        rows.append({"agents": agents, "boards": len(part), "throughput": mean, "throughput_se": error})
+    figures = {"steps": options.lifelong, "throughput": {"pibt": rows}}
+    note = "Throughput: goals that all agents of a board reach, a step."
+    title = f"{name} set, {options.lifelong:,} lifelong steps"
+    return figures, [_measures_table(figures["throughput"], title, ("throughput",), note)]
+
+
+def _measures_table(measures: Mapping[str, Sequence[Record]], title: str, columns: Sequence[str], note: str) -> str:
     rows = [(who, row) for who, part in measures.items() for row in part]
     body = [
         (
             f"{who}, {row['agents'] or 'all'} agents",
             f"{row['boards']:,}",
-            *("-" if row[key] is None else f"{row[key]:.3f}±{row[f'{key}_se']:.3f}" for key in MEASURES),
+            *("-" if row[key] is None else f"{row[key]:.3f}±{row[f'{key}_se']:.3f}" for key in columns),
         )
         for who, row in rows
     ]
-    header = ("", "boards", *(key.replace("_", " ") for key in MEASURES))
-    note = "Costs of the solved boards over their lower bounds: the sum of the agents' shortest paths, and the longest."
-    return Table(f"{name} set, measures of the field", header, body, note)
+    return Table(title, ("", "boards", *(key.replace("_", " ") for key in columns)), body, note).to_text(width=100)
 
 
 def read_answers(path: Path) -> dict[str, list[str]]:

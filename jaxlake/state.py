@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 
 from jaxlake.record import Array, Record, record
-from jaxlake.types import MAX_STEPS, Costs, Instance
+from jaxlake.types import MAX_STEPS, Costs, Instance, LifelongInstance
 
 
 @record
@@ -65,6 +66,28 @@ class State(Record):
         """Whether the episode is over and steps change nothing, bool ``[]``."""
         return self.terminated | self.truncated
 
+    def steps_to_goals(self, cells: Array, mode: str | None = "clip") -> jax.Array:
+        """Return the steps from cells int ``[max_agents, cells]`` to each agent's goal; ``distances`` must be there."""
+        distances, board = jnp.asarray(self.distances), self.instance
+        if isinstance(board, LifelongInstance) and distances.ndim == 3:
+            # Of a single board, whose number in a bank may be any, the table is the nearest.
+            return distances.at[board.board, board.goals[:, None], cells].get(mode="clip")
+        return jnp.take_along_axis(distances, cells, axis=1, mode=mode)
+
+
+@record
+class LifelongState(State):
+    """The state of a lifelong episode: ``instance.goals`` are the goals now.
+
+    Attributes:
+      instance: a ``LifelongInstance``.
+      distances: int16 ``[boards, cells, cells]`` of ``distance_tables``, or ``[max_agents, cells]`` to the
+        goals now, which a flood computes anew in a step that changes one; or None.
+      goals_reached: int32 ``[max_agents]`` so far.
+    """
+
+    goals_reached: Array
+
 
 @record
 class Info(Record):
@@ -87,6 +110,18 @@ class Info(Record):
     solved: Array
     fell: Array
     costs: Costs
+
+
+@record
+class LifelongInfo(Info):
+    """The events of a step of a lifelong episode; ``arrived`` has who reached a goal in it, and ``solved`` is False.
+
+    Attributes:
+      goals_reached: int32 ``[max_agents]`` so far; throughput is their sum over the steps.
+      costs: each step of each agent counts that does not begin and end on one goal.
+    """
+
+    goals_reached: Array
 
 
 @record

@@ -121,6 +121,26 @@ class Instance(Record):
 
 
 @record
+class LifelongInstance(Instance):
+    """A board for ``Lake(goals=...)`` with the next goals of its agents; ``lifelong.board`` makes it.
+
+    Attributes:
+      goals: int32 ``[..., max_agents]``, the goals now, of which several may be one cell.
+      tasks: int32 ``[..., tasks]``, cells that goals are taken from; ``ABSENT`` at the end pads them.
+      first, count: int32 ``[..., max_agents]``; an agent's goals are ``tasks[first : first + count]``, and those of
+        several agents may be the same part.
+      place: int32 ``[..., max_agents]``, the number of an agent's goal now among its goals.
+      board: int32 ``[...]``, the row of ``State.distances`` that has this board's steps.
+    """
+
+    tasks: Array
+    first: Array
+    count: Array
+    place: Array
+    board: Array
+
+
+@record
 class Plan(Record):
     """The plan of an answer: a path per agent, start included; any leading batch axes.
 

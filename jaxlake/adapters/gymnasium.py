@@ -21,7 +21,6 @@ from jaxlake.adapters.host import (
     Infos,
     Layout,
     bank_of,
-    begin,
     check_level,
     checked_render_mode,
     infos_of,
@@ -112,7 +111,7 @@ class VectorLake(VectorEnv):
             check_level(level, self.bank)
         check_process()
         self._seed, self._steps = np.uint32(self.np_random.integers(2**31)), 0
-        self.state, fetched = _reset_batch(self._autoreset.lake, self.bank, levels, self.params)
+        self.state, fetched = _reset_batch(self._autoreset, self.bank, levels, self.params)
         timestep = self._layout.unpack(fetched)
         return timestep.observation, _masked(infos_of(timestep), np.ones(self.num_envs, bool))
 
@@ -231,12 +230,9 @@ def _masked(infos: Infos, mask: np.ndarray) -> Infos:
     return zeroed | {f"_{name}": mask.copy() for name in infos}
 
 
-_begin = jax.vmap(begin, in_axes=(None, None, 0, None))
-
-
-@partial(jax.jit, static_argnames="lake")
-def _reset_batch(lake: Lake, bank: LevelBank, levels: jax.Array, params: Params) -> tuple[State, jax.Array]:
-    state, timestep = _begin(lake, bank, levels, params)
+@partial(jax.jit, static_argnames="autoreset")
+def _reset_batch(autoreset: AutoReset, bank: LevelBank, levels: jax.Array, params: Params) -> tuple[State, jax.Array]:
+    state, timestep = jax.vmap(autoreset.begin, in_axes=(None, 0, None))(bank, levels, params)
     return state, pack(timestep)
 
 

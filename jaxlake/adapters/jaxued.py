@@ -18,6 +18,7 @@ from jaxlake import observations
 from jaxlake.adapters.gymnax import core_params, count_joint_actions, split_actions, with_params
 from jaxlake.env import Lake
 from jaxlake.record import Array, Record, record, vary_alike
+from jaxlake.rules import GoalRule
 from jaxlake.state import State
 from jaxlake.types import MAX_AGENTS, MAX_STEPS, Instance
 
@@ -55,10 +56,12 @@ class UnderspecifiedLake(UnderspecifiedEnv):
       lake: the rules. Levels carry no distances, so neither its reward nor its observation can use them.
 
     Raises:
-      ValueError: when there are too many agents to number their joint actions.
+      ValueError: when there are too many agents to number their joint actions, and for a lake with lifelong episodes.
     """
 
     def __init__(self, max_agents: int = MAX_AGENTS, lake: Lake = IMAGE) -> None:
+        if lake.goals is not GoalRule.ONCE:
+            raise ValueError(f"goals = {lake.goals.value!r} must be 'once': JaxUED's levels have no lists of goals")
         self.max_agents, self.lake = max_agents, lake
         self._num_actions = count_joint_actions(max_agents)
 

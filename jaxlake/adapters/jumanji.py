@@ -74,8 +74,8 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
 
     def step(self, state: State, action: Array) -> tuple[State, types.TimeStep[Observation]]:
         """Play one step without reset, of actions int32 ``[max_agents]``; ``extras`` as of ``reset``."""
-        slip_key, key = (None, state.key) if self.params.slip is None else jax.random.split(state.key)
-        episode, timestep = self.lake.step(state.episode, action, slip_key)
+        step_key, key = jax.random.split(state.key) if self.lake.needs_key(self.params) else (None, state.key)
+        episode, timestep = self.lake.step(state.episode, action, step_key)
         return State(key=key, episode=episode), types.TimeStep(
             step_type=jnp.where(episode.done, types.StepType.LAST, types.StepType.MID),
             reward=timestep.rewards,

@@ -41,14 +41,7 @@ def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmar
       ValueError: naming the file, the scenario and the fault: what cannot be read, a map that is not there, and a
         board larger than 181 x 181; or that all scenarios are left out.
     """
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix not in _READERS:
-        raise ValueError(f"{path} must end in {', '.join(_READERS)}")
-    scenarios = _READERS[suffix](path, agents)
-    for name, instance in scenarios.items():
-        if (side := int(instance.size)) > LARGEST_SIDE:
-            raise ValueError(f"{path}, {name}: the board is {side}x{side}: it must be at most {LARGEST_SIDE} a side")
+    path, scenarios = Path(path), read_maps(path, agents)
     names, instances = np.array(list(scenarios)), stack(list(scenarios.values()))
     exact = (instances.size <= MAX_SIZE) & (instances.num_agents <= MAX_AGENTS)
     columns = np.zeros((5, len(names)), np.int32)
@@ -77,6 +70,19 @@ def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmar
         wait_subset=np.full(count, waits.mean() if len(waits) else 0.0),
         account={"sha256": content_hash(vars(instances)), "instances": count, "left_out": left_out},
     )
+
+
+def read_maps(path: str | Path, agents: Sequence[int] | None = None) -> dict[str, Instance]:
+    """Return the instances of a file by name, unsolved; arguments and errors as of ``load_maps``."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    if suffix not in _READERS:
+        raise ValueError(f"{path} must end in {', '.join(_READERS)}")
+    scenarios = _READERS[suffix](path, agents)
+    for name, instance in scenarios.items():
+        if (side := int(instance.size)) > LARGEST_SIDE:
+            raise ValueError(f"{path}, {name}: the board is {side}x{side}: it must be at most {LARGEST_SIDE} a side")
+    return scenarios
 
 
 def _solved(instances: Instance) -> tuple[Array, ...]:

@@ -164,7 +164,7 @@ class Scores:
             row: dict[str, Any] = {"agents": number, "boards": int(here.sum())}
             for name, column in zip(MEASURES, columns, strict=True):
                 known = column[here & ~np.isnan(column)]
-                row[name], row[f"{name}_se"] = _mean_and_error(known) if len(known) else (None, None)
+                row[name], row[f"{name}_se"] = mean_and_error(known) if len(known) else (None, None)
             rows.append(row)
         return rows
 
@@ -228,12 +228,11 @@ class Scores:
         return {value: self.failures[column == value].sum(axis=0).tolist() for value in np.unique(column).tolist()}
 
     def _cell(self, here: np.ndarray) -> Cell:
-        return Cell(
-            int(here.sum()), *_mean_and_error(100 * self.valid[here]), *_mean_and_error(100 * self.optimal[here])
-        )
+        return Cell(int(here.sum()), *mean_and_error(100 * self.valid[here]), *mean_and_error(100 * self.optimal[here]))
 
 
-def _mean_and_error(values: np.ndarray) -> tuple[float, float]:
+def mean_and_error(values: np.ndarray) -> tuple[float, float]:
+    """Return the mean of values ``[n]`` and its standard error, 0 for a single one."""
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from jaxlake.arguments import Word, whole_number
 from jaxlake.board_text import to_text
-from jaxlake.levels import check_unbatched
+from jaxlake.levels import check_has_end, check_unbatched
 from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan, coordinate
 
 _MOVES = dict(zip(STEPS, Action, strict=True))
@@ -81,10 +81,11 @@ def prompt(
     every answer format.
 
     Raises:
-      ValueError: for a word that is none of them, and for batch axes.
+      ValueError: for a word that is none of them, for batch axes and for a lifelong board.
     """
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     check_unbatched(instance)
+    check_has_end(instance)
     size, max_size = int(instance.size), instance.max_size
     cells = (np.asarray(part)[: int(instance.num_agents)] for part in (instance.starts, instance.goals))
     ends = [(coordinate(start, max_size), coordinate(goal, max_size)) for start, goal in zip(*cells, strict=True)]

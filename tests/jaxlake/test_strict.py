@@ -14,20 +14,22 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 import jaxlake
-from jaxlake import arguments, first_failure, flood, observations, pibt, rewards, rules, verify, view
+from jaxlake import arguments, first_failure, flood, lifelong, observations, pibt, rewards, rules, verify, view
 from jaxlake.adapters import host
 from jaxlake.autoreset import AutoReset
 from jaxlake.env import Lake
-from jaxlake.levels import LevelBank, build, distance_fields, stack
+from jaxlake.levels import LevelBank, build, distance_fields, distance_tables, stack
 from jaxlake.record import vary_alike
+from jaxlake.rules import GoalRule
 from jaxlake.solve import Convention, JointValues, action_values, completion_costs, joint_values, value
-from jaxlake.state import Params
-from jaxlake.types import Instance, Plan
+from jaxlake.state import Params, State
+from jaxlake.types import Instance, LifelongInstance, Plan
 from tests.support.faces import ON_DEVICE
 from tests.support.strict import SETTINGS, settings
 
 FALL = Lake("fall", "end")
 LAKES = (Lake(), FALL)
+ENDLESS = Lake(observe=observations.window(1, distances=True), reward=rewards.shaped(), goals="drawn")
 MODES = ("same-step", "next-step")
 
 
@@ -71,6 +73,15 @@ class Shapes:
         self.params = Params(max_steps=shape(), slip=shape(dtype=jnp.float32))
         self.state, _ = jax.eval_shape(Lake().reset, self.board, self.params, self.fields)
         self.transition = jax.eval_shape(transition, self.state, self.cells, self.key)
+        cells, tasks = side**2, shape(side**2)
+        numbers = dict.fromkeys(("first", "count", "place"), self.cells)
+        self.endless = LifelongInstance(**vars(self.board), tasks=tasks, **numbers, board=shape())
+        tables = [shape(1, cells, cells, dtype=jnp.int16), self.fields]
+        self.endless_states = [jax.eval_shape(ENDLESS.reset, self.endless, self.params, table)[0] for table in tables]
+        table = shape(3, cells, cells, dtype=jnp.int16)
+        self.endless_bank = LevelBank(instances=batch(self.endless, 3), distances=table)
+        episodes = AutoReset(ENDLESS)
+        self.endless_episode, _ = jax.eval_shape(episodes.reset, self.endless_bank, self.key, self.params)
 
     @functools.cache  # noqa: B019
     def face(self, name):
@@ -128,7 +139,7 @@ def joined(name):
 
 TRACED = {
     "adapters.gymnasium.VectorLake.reset": lambda s: (
-        gymnasium("_reset_batch", Lake()),
+        gymnasium("_reset_batch", AutoReset(Lake())),
         *(s.bank, shape(4), s.params),
     ),
     "adapters.gymnasium.VectorLake.step": lambda s: (
@@ -158,18 +169,27 @@ TRACED = {
     "adapters.jumanji.JumanjiLake.reset": lambda s: s.begin("jumanji"),
     "adapters.jumanji.JumanjiLake.step": lambda s: s.play("jumanji"),
     "arguments.seed_key": lambda s: (arguments.seed_key, s.number),
+    "autoreset.AutoReset.begin": lambda s: (AutoReset(Lake()).begin, s.bank, s.number, s.params),
     "autoreset.AutoReset.reset": lambda s: (AutoReset(Lake()).reset, s.bank, s.key, s.params),
     "autoreset.AutoReset.step": lambda s: (
-        lambda bank, state, moves, *keys: [
-            AutoReset(FALL, mode).step(bank, state, moves, key) for mode, key in zip(MODES, keys, strict=True)
+        lambda banks, states, moves, *keys: [
+            AutoReset(lake, mode).step(bank, state, moves, key)
+            for lake, bank, state, own in zip((FALL, ENDLESS), banks, states, (keys[:2], keys[2:]), strict=True)
+            for mode, key in zip(MODES, own, strict=True)
         ],
-        *(s.bank, s.state, s.cells, s.key, s.key),
+        *((s.bank, s.endless_bank), (s.state, s.endless_episode), s.cells, *[s.key] * 4),
     ),
     "env.Lake.legal_actions": lambda s: (lambda state: [lake.legal_actions(state) for lake in LAKES], s.state),
-    "env.Lake.reset": lambda s: (Lake().reset, s.board, s.params, s.fields),
+    "env.Lake.reset": lambda s: (
+        lambda board, endless, *rest: (Lake().reset(board, *rest), ENDLESS.reset(endless, *rest)),
+        *(s.board, s.endless, s.params, s.fields),
+    ),
     "env.Lake.step": lambda s: (
-        lambda state, moves, *keys: [lake.step(state, moves, key) for lake, key in zip(LAKES, keys, strict=True)],
-        *(s.state, s.cells, s.key, s.key),
+        lambda state, endless, moves, *keys: [
+            *(lake.step(state, moves, key) for lake, key in zip(LAKES, keys[:2], strict=True)),
+            *(ENDLESS.step(state, moves, key) for state, key in zip(endless, keys[2:], strict=True)),
+        ],
+        *(s.state, s.endless_states, s.cells, *[s.key] * 4),
     ),
     "flood.free_cells": lambda s: (flood.free_cells, s.boards),
     "flood.pack": lambda s: (flood.pack, s.boards.holes),
@@ -179,7 +199,13 @@ TRACED = {
     "flood.steps_to_goals": lambda s: (flood.steps_to_goals, s.boards),
     "levels.LevelBank.at": lambda s: (LevelBank.at, s.bank, s.number),
     "levels.LevelBank.draw": lambda s: (LevelBank.draw, s.bank, s.key),
+    "levels.LevelBank.draw_index": lambda s: (LevelBank.draw_index, s.bank, s.key),
     "levels.distance_fields": lambda s: (lambda *args: [*map(distance_fields, args)], s.board, s.boards),
+    "levels.distance_tables": lambda s: (lambda *args: [*map(distance_tables, args)], s.board, s.boards),
+    "lifelong.next_goals": lambda s: (
+        lambda *args: [lifelong.next_goals(*args[:2], rule, args[2]) for rule in (GoalRule.DRAWN, GoalRule.LISTED)],
+        *(s.endless, s.flags, s.key),
+    ),
     "observations.flat": lambda s: (observations.flat, s.state),
     "observations.one_hot": lambda s: (observations.one_hot, s.state),
     "observations.planes": lambda s: (observations.planes, s.state),
@@ -191,6 +217,7 @@ TRACED = {
     "pibt.step": lambda s: (pibt.step, s.board, s.cells, s.cells, s.fields, s.ties),
     "record.vary_alike": lambda s: (vary_alike, s.state),
     "rewards.cost": lambda s: (rewards.cost, s.transition),
+    "rewards.reached": lambda s: (rewards.reached, s.transition),
     "rewards.shaped": lambda s: (rewards.shaped(), s.transition),
     "rewards.sparse": lambda s: (rewards.sparse, s.transition),
     "rules.legal_actions": lambda s: (each(rules.legal_actions, [("fall",), ("impassable",)]), s.board, s.cells),
@@ -209,6 +236,10 @@ TRACED = {
     ),
     "solve.joint.value": lambda s: (value, tables(Convention.SUM_OF_LOSS), shape(2)),
     "state.Params.as_arrays": lambda s: (Params.as_arrays, s.params),
+    "state.State.steps_to_goals": lambda s: (
+        lambda states, cells: [State.steps_to_goals(state, cells[:, None]) for state in states],
+        *((s.state, *s.endless_states), s.cells),
+    ),
     "verify.first_failure": lambda s: (first_failure, shape(3, 8, dtype=bool)),
     "verify.verify": lambda s: (each(verify, [("makespan",), ()]), s.boards, s.plans, shape(3)),
     "view.View.__call__": lambda s: (view.View(), s.state),
@@ -222,10 +253,11 @@ UNTRACED = {
         score table text types.coordinate observations.text view.phrases view.text view.read_move adapters.text""",
     "numpy or Python alone": """arguments.whole_number arguments.is_number arguments.check_key arguments.short_repr
         config levels.pad levels.build levels.stack levels.validate levels.check_shapes levels.check_unbatched
+        levels.check_has_end lifelong.board env.Lake.needs_key
         observations.bounds observations.number_dtype rewards.accuracy record.record record.Record.replace
         adapters.gymnax.count_joint_actions""",
     "runs programs in a loop on the host, under JAX's default promotion": """generate solve.driver solve.exhaustive
-        pibt.plan testing""",
+        pibt.plan pibt.play testing""",
     "a part of the search that solve.driver runs": """solve.bitboard solve.bounds solve.constraints solve.lanes
         solve.node solve.pair_reach solve.pairs solve.paths solve.tree""",
     "sets up what the traced ones run": """processes arguments.threefry_key levels.LevelBank.build

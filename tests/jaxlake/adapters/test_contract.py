@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxlake import Params, observations, testing
+from jaxlake import LevelBank, Params, lifelong, observations, rewards, stack, testing
 from jaxlake.env import Lake
 from jaxlake.testing import MAX_SIZE, check_truncation, check_walk
 from jaxlake.types import ABSENT, Action
@@ -54,6 +54,33 @@ def test_the_walk_leads_where_its_moves_say():
 @pytest.mark.parametrize("name", FACES)
 def test_running_out_of_steps_truncates(name):
     check_truncation(FACES[name])
+
+
+REACHED = [(1, 0), (1, 1), (0, 1), (0, 1), (0, 0), (0, 1), (0, 0), (0, 0), (1, 0)]
+"""Goals that the walk reaches of the lists below, worked out by hand from `CELLS`."""
+
+
+@pytest.mark.parametrize("name", [name for name in FACES if name != "jaxued"])
+def test_a_lifelong_walk_is_paid_for_each_goal_and_ends_with_its_time(name):
+    lists = np.array([[(0, 1), (1, 1), (3, 3)], [(2, 2), (2, 3), (-1, -1)], [(-1, -1)] * 3])
+    tasks = np.where(lists[..., 0] < 0, ABSENT, lists[..., 0] * MAX_SIZE + lists[..., 1])
+    board = lifelong.board(testing.bank(testing.BOARD).instances[0], tasks)
+    levels = LevelBank.build(stack([board]), with_distances=True)
+    lake = Lake(observe=observations.flat, reward=rewards.reached, goals="listed")
+    face = FACES[name](levels, Params(max_steps=len(REACHED)), lake)
+    walk = [[*moves, Action.WAIT] for moves in testing.WALK]
+    for number, seen in enumerate(testing.play(face, walk), 1):
+        paid = np.array([*REACHED[number - 1], 0.0])
+        assert np.array_equal(seen.rewards, paid if np.ndim(seen.rewards) else paid.sum()), number
+        assert tuple(map(bool, seen.ends)) == (False, number == len(REACHED))
+
+
+def test_jaxueds_levels_are_not_lifelong():
+    pytest.importorskip("jaxued")
+    from jaxlake.adapters.jaxued import UnderspecifiedLake
+
+    with pytest.raises(ValueError, match="goals = 'drawn' must be 'once': JaxUED's levels have no lists of goals"):
+        UnderspecifiedLake(lake=Lake(goals="drawn"))
 
 
 def test_an_adapter_that_pays_or_moves_otherwise_is_found_out():
