@@ -93,7 +93,9 @@ def _with_bank(state: State, bank: LevelBank | None) -> State:
     """Return a lifelong state with the bank's goals and distances, which no state keeps: each step would copy them."""
     if not isinstance(state, LifelongState):
         return state
-    tasks, distances = (bank.instances.tasks, bank.distances) if bank else (None, None)
+    tasks = distances = None
+    if bank and isinstance(bank.instances, LifelongInstance):
+        tasks, distances = bank.instances.tasks, bank.distances
     return state.replace(instance=state.instance.replace(tasks=tasks), distances=distances)
 
 

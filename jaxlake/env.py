@@ -139,8 +139,9 @@ class Lake:
         if key is None and self.needs_key(state.params):
             setting = "goals = 'drawn'" if self.goals is GoalRule.DRAWN else "params.slip"
             raise ValueError(f"{setting} is set: step needs a key")
-        if state.params.slip is not None:
-            slip_key, key = jax.random.split(key) if self.goals is GoalRule.DRAWN else (key, None)
+        goal_key = key if self.goals is GoalRule.DRAWN else None
+        if state.params.slip is not None and key is not None:
+            slip_key, goal_key = (key, None) if goal_key is None else jax.random.split(key)
             moves = _slip(slip_key, actions, state.params.slip)
         active = ~state.done
         moves = jnp.where(active, moves, Action.WAIT)
@@ -166,7 +167,7 @@ class Lake:
             after, outcome.vertex_conflicts, outcome.swap_conflicts, outcome.blocked, after.fallen ^ state.fallen
         )
         if isinstance(after, LifelongState):
-            after, info = self._go_on(after, info, active, key)
+            after, info = self._go_on(after, info, active, goal_key)
         transition = Transition(
             before=state,
             after=after,
@@ -190,7 +191,7 @@ class Lake:
         """Return the state in which agents that arrived have their next goals, and what happened to the old ones."""
         arrived = info.arrived & active
         reached = state.goals_reached + arrived.astype(jnp.int32)
-        instance, distances = lifelong.next_goals(state.instance, arrived, self.goals, key), state.distances
+        instance, distances = lifelong.next_goals(state.instance, arrived, key), state.distances
         if distances is not None and distances.ndim == 2:
             instance, distances, arrived = vary_alike((instance, distances, arrived))
             distances = jax.lax.cond(
@@ -227,9 +228,11 @@ def _check(instance: Instance, params: Params, distances: Array | None, goals: G
         raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(instance)):
         levels.validate(instance, endless)
-    table, shape = (instance.max_agents, instance.max_size**2), np.shape(distances)
-    if distances is not None and shape != table and not (endless and shape[1:] == (table[1], table[1])):
-        raise ValueError(f"distances have the shape {list(shape)}: it must be {list(table)}")
+    table = (instance.max_agents, instance.max_size**2)
+    if distances is not None and np.shape(distances) != table:
+        shape = np.shape(distances)
+        if not endless or shape[1:] != (table[1], table[1]):
+            raise ValueError(f"distances have the shape {list(shape)}: it must be {list(table)}")
     for name, number in vars(params).items():
         if np.ndim(number):
             raise ValueError(

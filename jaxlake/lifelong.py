@@ -11,7 +11,6 @@ import numpy as np
 from jaxlake import levels
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.record import Array
-from jaxlake.rules import GoalRule
 from jaxlake.types import ABSENT, Instance, LifelongInstance, coordinate
 
 
@@ -83,14 +82,14 @@ def _check(instance: Instance, tasks: np.ndarray, reached: np.ndarray, name: str
         raise ValueError(f"{name.format(place)} of agent {agent}, {where}, {fault}")
 
 
-def next_goals(instance: LifelongInstance, arrived: Array, rule: GoalRule, key: Array | None) -> LifelongInstance:
+def next_goals(instance: LifelongInstance, arrived: Array, key: Array | None = None) -> LifelongInstance:
     """Return the board after a step, with other goals for the agents that ``arrived``, bool ``[max_agents]``.
 
     Args:
-      key: for ``GoalRule.DRAWN``.
+      key: draws the goals; without one each is the next of its list.
     """
     place, count = instance.place, instance.count
-    if rule is GoalRule.LISTED:
+    if key is None:
         chosen = jnp.where(place + 1 < count, place + 1, 0)
     else:
         # The high word of bits * others, where a division would take a fifth of a step. All others are equally likely,

@@ -37,7 +37,7 @@ def reached(transition: Transition) -> jax.Array:
 
     In a classic episode it pays each step that ends on the goal.
     """
-    return transition.info.arrived.astype(jnp.float32)
+    return jnp.asarray(transition.info.arrived, jnp.float32)
 
 
 def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], jax.Array]:

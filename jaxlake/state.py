@@ -86,6 +86,7 @@ class LifelongState(State):
       goals_reached: int32 ``[max_agents]`` so far.
     """
 
+    instance: LifelongInstance
     goals_reached: Array
 
 

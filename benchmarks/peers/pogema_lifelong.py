@@ -12,7 +12,7 @@ warnings.simplefilter("ignore")  # It warns of each list that begins again.
 def play(rows: list[str], starts: list, goals: list, actions: list) -> dict:
     """Return the goals that each agent reached, and the cells ``[row, column]`` of all after each step."""
     config = GridConfig(
-        map=rows,
+        map="\n".join(rows),
         agents_xy=starts,
         targets_xy=goals,
         num_agents=len(starts),

@@ -20,7 +20,6 @@ from jaxlake.autoreset import AutoReset
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank, build, distance_fields, distance_tables, stack
 from jaxlake.record import vary_alike
-from jaxlake.rules import GoalRule
 from jaxlake.solve import Convention, JointValues, action_values, completion_costs, joint_values, value
 from jaxlake.state import Params, State
 from jaxlake.types import Instance, LifelongInstance, Plan
@@ -203,7 +202,7 @@ TRACED = {
     "levels.distance_fields": lambda s: (lambda *args: [*map(distance_fields, args)], s.board, s.boards),
     "levels.distance_tables": lambda s: (lambda *args: [*map(distance_tables, args)], s.board, s.boards),
     "lifelong.next_goals": lambda s: (
-        lambda *args: [lifelong.next_goals(*args[:2], rule, args[2]) for rule in (GoalRule.DRAWN, GoalRule.LISTED)],
+        lambda board, arrived, key: [lifelong.next_goals(board, arrived, own) for own in (key, None)],
         *(s.endless, s.flags, s.key),
     ),
     "observations.flat": lambda s: (observations.flat, s.state),
