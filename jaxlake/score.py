@@ -1,6 +1,7 @@
 """The command ``python -m jaxlake.score``: tables of the scores of answers in plain text. Knows no model."""
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -64,20 +65,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="cost that an optimal plan minimises (default: sum_of_costs)",
     )
     parser.add_argument("--json", type=local_path, metavar="FILE", help="file for the figures")
+    parser.add_argument(
+        "--picture",
+        type=local_path,
+        metavar="FILE.png",
+        help="file for success, or throughput, by the number of agents; needs --maps or --planner, and matplotlib",
+    )
     options = parser.parse_args(arguments)
-    with mistakes_in_one_line(parser, needs="pip install pyyaml, which scenarios in YAML need"):
+    with mistakes_in_one_line(
+        parser, needs="pip install pyyaml matplotlib, which scenarios in YAML and --picture need"
+    ):
         if not (options.answers or options.planner):
             raise ValueError("there is nothing to score: give a file of answers, or --planner pibt")
         if options.agents and not options.maps:
             raise ValueError("--agents needs --maps")
         if options.lifelong is not None and (options.answers or not options.planner):
             raise ValueError("--lifelong lets a planner play: give --planner pibt, and no file of answers")
+        if options.picture and not (options.maps or options.planner):
+            raise ValueError("--picture needs --maps or --planner: the figures of a fixed set are tables")
+        if options.picture and options.picture.suffix.lower() != ".png":
+            raise ValueError(f"--picture {options.picture}: must end in .png")
         if options.lifelong is None:
             figures, tables = _judge(options)
         else:
             figures, tables = _play(options)
+        picture = options.picture and _picture(figures)
         if options.json:
             write_whole(options.json, (json.dumps(figures, indent=1) + "\n").encode())
+        if options.picture:
+            write_whole(options.picture, picture)
     print("\n\n".join(tables))
     return 0
 
@@ -142,6 +158,24 @@ def _measures_table(measures: Mapping[str, Sequence[Record]], title: str, column
         for who, row in rows
     ]
     return Table(title, ("", "boards", *(key.replace("_", " ") for key in columns)), body, note).to_text(width=100)
+
+
+def _picture(figures: Record) -> bytes:
+    """Draw the field's figure as PNG: success, or throughput in lifelong play, by the number of agents."""
+    from matplotlib.figure import Figure  # takes a second, and a table needs none
+
+    measure, words = ("throughput", "goals reached a step") if "throughput" in figures else ("success", "boards solved")
+    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    axes = figure.subplots()
+    for who, rows in figures[measure if measure in figures else "measures"].items():
+        known = [row for row in rows if row["agents"] and row[measure] is not None]
+        agents, means, errors = ([row[key] for row in known] for key in ("agents", measure, f"{measure}_se"))
+        axes.errorbar(agents, means, [1.96 * error for error in errors], marker="o", capsize=3, label=who)
+    axes.set(xlabel="agents", ylabel=words, ylim=(0, 1.05 if measure == "success" else None))
+    axes.legend()
+    png = io.BytesIO()
+    figure.savefig(png, dpi=160)
+    return png.getvalue()
 
 
 def read_answers(path: Path) -> dict[str, list[str]]:

@@ -260,14 +260,20 @@ def test_the_command_prints_throughput_by_agents(tmp_path, capsys):
     file = tmp_path / "maps.yaml"
     file.write_text("pair: |-\n  aB\n  bA\ntrio: |-\n  abc\n  ...\n  CAB\n")
     asked = ["--maps", str(file), "--planner", "pibt", "--lifelong"]
-    assert score([*asked, "40", "--json", str(tmp_path / "figures.json")]) == 0
+    picture = tmp_path / "throughput.png"
+    assert score([*asked, "40", "--json", str(tmp_path / "figures.json"), "--picture", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
     rows = json.loads((tmp_path / "figures.json").read_text())["throughput"]["pibt"]
     assert [(row["agents"], row["boards"]) for row in rows] == [(2, 1), (3, 1)]
     trio = lifelong.board(from_text("abc\n...\nCAB", max_size=3))
     reached = pibt.play(stack([trio]), jax.random.key(0), 40).sum()
     assert reached > 10 and rows[1]["throughput"] == reached / 40
     assert f"pibt, 3 agents       1  {reached / 40:.3f}±0.000" in capsys.readouterr().out
-    for wrong, message in ([["0"], "steps = 0 must be a whole number"], [["3", "answers.jsonl"], "no file of answers"]):
+    for wrong, message in (
+        [["0"], "steps = 0 must be a whole number"],
+        [["3", "answers.jsonl"], "no file of answers"],
+        [["3", "--picture", "throughput.jpg"], "throughput.jpg: must end in .png"],
+    ):
         with pytest.raises(SystemExit):
             score([*asked, *wrong])
         error = capsys.readouterr().err
