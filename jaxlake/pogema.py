@@ -29,15 +29,17 @@ from jaxlake.movingai import Cell, PathLike, first_agents, instance_on_map, warn
 from jaxlake.types import Instance
 
 _OBSTACLE = "#"
-_RULES = {"on_target": "nothing", "collision_system": "soft"}  # Under these a valid plan plays as it does here.
 _FREE = ".!@$" + ascii_lowercase + ascii_uppercase
 
 
-def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[str, Instance]:
+def read_scenarios(
+    path: PathLike, agents: Sequence[int] | None = None, on_target: str = "nothing"
+) -> dict[str, Instance]:
     """Read the instances of a file by name (no batch axes, numpy): of its scenarios, or else of its maps with letters.
 
     ``max_size`` is the longer side of the map and ``max_agents`` the number of agents: all that a scenario has, or as
-    `first_agents` takes ``agents``. A UserWarning says where the file's ``environment`` has other rules.
+    `first_agents` takes ``agents``. A UserWarning says where the file's ``environment`` has other rules than ``soft``
+    collisions and the ``on_target`` by which the boards are to be played.
 
     Raises:
       OSError: if the file, or ``maps.yaml`` beside a file of scenarios, cannot be read.
@@ -49,8 +51,9 @@ def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[
     if "scenarios" not in entries:
         drawn = {name: _from_letters(f"{os.fspath(path)}, map {name}", rows) for name, rows in entries.items()}
         return drawn if agents is None else first_agents(path, drawn, agents)
-    environment = _mapping(f"{os.fspath(path)}, environment", entries.get("environment", _RULES))
-    for key, ours in _RULES.items():
+    rules = {"on_target": on_target, "collision_system": "soft"}  # Under these a valid plan plays as it does here.
+    environment = _mapping(f"{os.fspath(path)}, environment", entries.get("environment", rules))
+    for key, ours in rules.items():
         if (word := environment.get(key, ours)) != ours:
             warn_assumption(path, f"{key} = {short_repr(word)} is read as {ours!r}, as boards are played here")
     maps_path = Path(path).with_name("maps.yaml")

@@ -1,6 +1,7 @@
 """The command ``python -m jaxlake.score``: tables of the scores of answers in plain text. Knows no model."""
 
 import argparse
+import importlib
 import io
 import json
 import sys
@@ -8,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxlake import lifelong, pibt
-from jaxlake.arguments import seed_key
+from jaxlake.arguments import seed_key, whole_number
 from jaxlake.benchmark import SETS, load, load_maps, score
 from jaxlake.benchmark.external_maps import AGENTS_HELP, MAPS_HELP, read_maps, warn_skipped
 from jaxlake.benchmark.scoring import MEASURES, mean_and_error
@@ -85,10 +86,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError("--picture needs --maps or --planner: the figures of a fixed set are tables")
         if options.picture and options.picture.suffix.lower() != ".png":
             raise ValueError(f"--picture {options.picture}: must end in .png")
-        if options.lifelong is None:
-            figures, tables = _judge(options)
-        else:
-            figures, tables = _play(options)
+        if options.lifelong is not None:
+            whole_number("--lifelong", options.lifelong, 1, 32_767)
+            for name in ("objective", "max_steps"):
+                if getattr(options, name) != parser.get_default(name):
+                    raise ValueError(f"--{name.replace('_', '-')} is for plans, which --lifelong does without")
+        if options.picture:
+            importlib.import_module("matplotlib")  # One that is missing is told of before all is computed.
+        figures, tables = (_judge if options.lifelong is None else _play)(options)
         picture = options.picture and _picture(figures)
         if options.json:
             write_whole(options.json, (json.dumps(figures, indent=1) + "\n").encode())
@@ -104,7 +109,7 @@ def _judge(options: argparse.Namespace) -> tuple[Record, list[str]]:
     if options.answers:
         answers["answers"] = read_answers(options.answers)
     benchmark = load_maps(options.maps, options.agents) if options.maps else load(options.set)
-    warn_skipped(benchmark)
+    warn_skipped(benchmark.name, benchmark.account.get("left_out", {}))
     if options.planner:
         plans = pibt.plan(benchmark.instances, seed_key(0), max_steps=options.max_steps)
         side = benchmark.instances.max_size
@@ -124,20 +129,25 @@ def _judge(options: argparse.Namespace) -> tuple[Record, list[str]]:
 def _play(options: argparse.Namespace) -> tuple[Record, list[str]]:
     """Return the figures and the table of lifelong play; a planner needs no plan or optimum of the boards."""
     if options.maps:
-        name, boards = options.maps.stem, read_maps(options.maps, options.agents)
+        name, boards = options.maps.stem, read_maps(options.maps, options.agents, lifelong=True)
     else:
         benchmark = load(options.set)
         name, boards = benchmark.name, dict(zip(benchmark.ids, benchmark.instances, strict=True))
-    endless: dict[int, list[LifelongInstance]] = {}
+    by_agents: dict[int, list[LifelongInstance]] = {}
+    left_out = []
     for title, board in boards.items():
         agents = int(board.num_agents)
         try:
             own = lifelong.board(pad(board, board.max_size, agents))
         except ValueError as fault:
-            raise ValueError(f"{name}, {title}: {fault}") from None
-        endless.setdefault(agents, []).append(own)
+            left_out.append(f"{title} ({fault})")
+        else:
+            by_agents.setdefault(agents, []).append(own)
+    warn_skipped(name, {"unplayable": left_out})
+    if not by_agents:
+        raise ValueError(f"{name}: no board can be played, as {left_out[0]}")
     rows = []
-    for agents, part in sorted(endless.items()):
+    for agents, part in sorted(by_agents.items()):
         reached = pibt.play(stack(part), seed_key(0), options.lifelong)
         mean, error = mean_and_error(reached.sum(axis=1) / options.lifelong)
         rows.append({"agents": agents, "boards": len(part), "throughput": mean, "throughput_se": error})
@@ -170,6 +180,7 @@ def _picture(figures: Record) -> bytes:
     for who, rows in figures[measure if measure in figures else "measures"].items():
         known = [row for row in rows if row["agents"] and row[measure] is not None]
         agents, means, errors = ([row[key] for row in known] for key in ("agents", measure, f"{measure}_se"))
+        # Intervals of 95 %, where tables have the standard error.
         axes.errorbar(agents, means, [1.96 * error for error in errors], marker="o", capsize=3, label=who)
     axes.set(xlabel="agents", ylabel=words, ylim=(0, 1.05 if measure == "success" else None))
     axes.legend()

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with mistakes_in_one_line(parser, needs="Parquet needs pyarrow (--format jsonl does not), YAML needs pyyaml"):
         for benchmark in [load_maps(options.maps, options.agents)] if options.maps else map(load, SETS):
-            warn_skipped(benchmark)
+            warn_skipped(benchmark.name, benchmark.account.get("left_out", {}))
             print(export(benchmark, options.folder, options.format))
     return 0
 

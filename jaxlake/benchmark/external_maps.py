@@ -1,7 +1,7 @@
 """Scenarios of other projects as a set to score: read, and solved, or bounded where a board is beyond the solver."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -72,13 +72,17 @@ def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmar
     )
 
 
-def read_maps(path: str | Path, agents: Sequence[int] | None = None) -> dict[str, Instance]:
-    """Return the instances of a file by name, unsolved; arguments and errors as of ``load_maps``."""
+def read_maps(path: str | Path, agents: Sequence[int] | None = None, lifelong: bool = False) -> dict[str, Instance]:
+    """Return the instances of a file by name, unsolved; arguments and errors as of ``load_maps``.
+
+    ``lifelong`` ones are played by POGEMA's ``on_target: restart``: a UserWarning says where a file has another rule.
+    """
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in _READERS:
         raise ValueError(f"{path} must end in {', '.join(_READERS)}")
-    scenarios = _READERS[suffix](path, agents)
+    rule = ["restart"] if lifelong and _READERS[suffix] is pogema.read_scenarios else []
+    scenarios = _READERS[suffix](path, agents, *rule)
     for name, instance in scenarios.items():
         if (side := int(instance.size)) > LARGEST_SIDE:
             raise ValueError(f"{path}, {name}: the board is {side}x{side}: it must be at most {LARGEST_SIDE} a side")
@@ -105,8 +109,8 @@ def _bounded(instances: Instance) -> tuple[Array, ...]:
     return status, unknown, np.maximum(lengths, 0).sum(axis=1), unknown, np.zeros(len(status))
 
 
-def warn_skipped(benchmark: Benchmark) -> None:
-    """Print to stderr which scenarios ``load_maps`` left out, and why; nothing where there are none."""
-    for reason, names in benchmark.account.get("left_out", {}).items():
+def warn_skipped(name: str, left_out: Mapping[str, Sequence[str]]) -> None:
+    """Print to stderr which scenarios of a set are left out, by the reason; nothing where there are none."""
+    for reason, names in left_out.items():
         if names:
-            print(f"{benchmark.name}: {len(names)} left out as {reason}: {', '.join(names)}", file=sys.stderr)
+            print(f"{name}: {len(names)} left out as {reason}: {', '.join(names)}", file=sys.stderr)
