@@ -134,23 +134,28 @@ def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 5
 def play(instances: Instance, key: Array, steps: int, goals: GoalRule | str = GoalRule.DRAWN) -> np.ndarray:
     """Play lifelong episodes by PIBT, and return the goals that agents reached, int32 ``[n, max_agents]``.
 
-    Boards whose table of ``distance_tables`` takes at most 256 MiB, as up to 107 x 107, keep one. On larger ones a step
-    in which an agent arrives floods the board.
+    Boards whose table of ``distance_tables`` takes at most 256 MiB, as up to 107 x 107, keep one. Larger ones are
+    played one after another, and a step in which an agent arrives floods the board.
 
     Args:
       instances: ``[n]``, of ``lifelong.board``.
       steps: of each episode, 1 to 32,767.
+      goals: ``DRAWN`` or ``LISTED``.
 
     Raises:
-      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, numbers out of range.
+      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, numbers out of range,
+        and another rule of goals.
     """
     check_key(key)
-    steps = whole_number("steps", steps, 1, np.iinfo(np.int16).max)
-    lake = Lake(observe=_nothing, reward=reached, goals=GoalRule(goals))
-    if not isinstance(instances, LifelongInstance) or np.ndim(instances.size) != 1:
-        raise ValueError("play needs boards with next goals: levels.stack of those that lifelong.board makes")
+    steps, goals = whole_number("steps", steps, 1, np.iinfo(np.int16).max), GoalRule(goals)
+    if goals is GoalRule.ONCE:
+        raise ValueError("goals = 'once' must be 'drawn' or 'listed'")
+    lake = Lake(observe=_nothing, reward=reached, goals=goals)
+    axes = levels.check_shapes(instances, lifelong=True)
+    if not isinstance(instances, LifelongInstance) or len(axes) != 1 or not axes[0]:
+        raise ValueError("play needs boards with next goals: levels.stack of one or more that lifelong.board makes")
     levels.validate(instances, lifelong=True)
-    board = 2 * instances.max_size**4
+    board = 2 * instances.max_size**4  # of the finished table: the flood that makes it holds more
     counts: np.ndarray = _in_parts(
         lambda *part: _played(*part, steps, lake, board <= _BYTES), instances, threefry_key(key), board
     )
@@ -194,8 +199,8 @@ def _played(instances: LifelongInstance, keys: Array, steps: Array, lake: Lake, 
         return played
 
     if tables:
-        return jax.vmap(one)(instances, keys, levels.distance_tables(instances)[:, None])
-    # One after another, so that only a board in need is flooded.
+        return jax.vmap(one)(instances, keys, levels.distance_tables(instances))
+    # A part is one board here. A map over it, where vmap would flood in every step, floods when an agent arrives.
     parts = (instances, keys, levels.distance_fields(instances))
     counts: jax.Array = jax.lax.map(lambda part: one(*part), parts)
     return counts
