@@ -187,10 +187,10 @@ def lifelong_cost(case: Case, repeats: int) -> dict:
     """Return what a step costs in which who arrives gets a goal drawn, over a classic one on the same boards."""
     config = LakeConfig.uniform([f"{case.sizes[0]}x{case.agents[0]}"], hole=0.15, wait=0.0)
     boards = generate(config, jax.random.key(0), case.batch, exact=False).instances
-    endless = stack([lifelong.board(board) for board in boards])
-    drawn, once = (Ours(case, AutoResetMode.SAME_STEP, levels) for levels in (endless, boards))
+    with_goals = stack([lifelong.board(board) for board in boards])
+    drawn, once = (Ours(case, AutoResetMode.SAME_STEP, levels) for levels in (with_goals, boards))
     rates = [(drawn.rate(), once.rate()) for _ in range(repeats)]
-    cost = statistics.median(classic / lifelong for lifelong, classic in rates)
+    cost = statistics.median(theirs / mine for mine, theirs in rates)
     mine, theirs = (statistics.median(side) for side in zip(*rates, strict=True))
     print(f"{case.name}: {mine / 1e6:.2f} M lifelong steps/s, so that one costs {cost:.2f}x a classic one")
     name = f"{case.name}: lifelong over classic step"

@@ -93,7 +93,7 @@ class VectorLake(VectorEnv):
         """Begin new episodes.
 
         Args:
-          seed: the seed of levels and slips from now on.
+          seed: the seed of levels, slips and drawn goals from now on.
           options: ``levels``, int ``[num_envs]``, to play those of the bank instead of drawn ones.
 
         Raises:
@@ -196,7 +196,7 @@ class CentralLake(gymnasium.Env):
         self.render_mode = checked_render_mode(render_mode)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
-        """Begin an episode; the seed is for the levels drawn and slips from now on."""
+        """Begin an episode; the seed is for the levels, slips and goals drawn from now on."""
         super().reset(seed=seed)
         timestep = self.episode.begin(self.np_random, (options or {}).get("level"))
         return timestep.observation, infos_of(timestep)

@@ -25,7 +25,7 @@ from jaxlake.types import Action
 
 @record
 class State(Record):
-    """The core's state, and the key from which slips and the next automatic reset derive theirs."""
+    """The core's state, and the key from which slips, drawn goals and the next automatic reset derive theirs."""
 
     key: jax.Array
     episode: core.State

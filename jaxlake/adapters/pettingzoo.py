@@ -86,7 +86,7 @@ class ParallelLake(ParallelEnv):
         """Begin an episode.
 
         Args:
-          seed: the seed of levels and slips from now on.
+          seed: the seed of levels, slips and drawn goals from now on.
           options: ``level``, the number of the bank's level to play; others have no meaning here.
 
         Returns:
