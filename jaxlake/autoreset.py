@@ -43,7 +43,8 @@ class AutoResetTimeStep(TimeStep):
 class AutoReset:
     """A lake that begins again when ``mode`` says; hashable, so it can be a static argument.
 
-    The states of lifelong episodes have no ``tasks`` and ``distances`` here: the bank has them.
+    The states of lifelong episodes have no ``tasks`` and ``distances`` here: the bank has them. For an observation of
+    your own that needs distances, ``state.replace(distances=bank.at(state.instance.board)[1])`` has them too.
     """
 
     lake: Lake
@@ -85,7 +86,7 @@ class AutoReset:
             instance, distances = bank.at(index)
             return self.lake.reset(instance, params, distances)
         instance, _ = bank.replace(distances=None).at(index)
-        state, time_step = self.lake.reset(instance, params, bank.distances)
+        state, time_step = self.lake.reset(instance, params, _tables(bank))
         return _with_bank(state, None), time_step
 
 
@@ -95,8 +96,13 @@ def _with_bank(state: State, bank: LevelBank | None) -> State:
         return state
     tasks = distances = None
     if bank and isinstance(bank.instances, LifelongInstance):
-        tasks, distances = bank.instances.tasks, bank.distances
+        tasks, distances = bank.instances.tasks, _tables(bank)
     return state.replace(instance=state.instance.replace(tasks=tasks), distances=distances)
+
+
+def _tables(bank: LevelBank) -> jax.Array | None:
+    """Return the tables of a bank's lifelong boards, ``[levels, cells, cells]``."""
+    return None if bank.distances is None else jnp.squeeze(bank.distances, 1)
 
 
 def _select(condition: Array, if_true: Any, if_false: Any) -> Any:

@@ -6,7 +6,7 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 import numpy as np
 
 from jaxlake.arguments import whole_number
-from jaxlake.levels import build, check_unbatched
+from jaxlake.levels import build, check_has_end, check_unbatched
 from jaxlake.types import STEPS, Instance, Plan
 
 _ARROWS = dict(zip(STEPS, "^v<>.", strict=True))
@@ -20,9 +20,10 @@ def to_text(instance: Instance, plan: Plan | None = None) -> str:
     an arrow shows how an agent leaves a free cell, and ``+`` a cell that several agents leave.
 
     Raises:
-      ValueError: if there are more agents than letters, and for batch axes.
+      ValueError: if there are more agents than letters, for batch axes and for a lifelong board.
     """
     check_unbatched(instance)
+    check_has_end(instance)
     size, max_size, count = int(instance.size), instance.max_size, int(instance.num_agents)
     if count > len(ascii_lowercase):
         raise ValueError(

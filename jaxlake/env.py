@@ -41,7 +41,7 @@ class Lake:
       reward: ``Transition -> float32 [max_agents]``.
       goals: the effect of reaching a goal; a ``GoalRule`` or its word. All but ``ONCE`` play a lifelong episode on a
         board of ``lifelong.board``, with a reward such as ``rewards.reached``: it ends when time runs out, or with a
-        fall or a conflict where these end it.
+        fall or a conflict where these end it. ``rewards.sparse`` and ``rewards.cost`` need another end: ValueError.
     """
 
     # --- What you write ---
@@ -57,6 +57,9 @@ class Lake:
         object.__setattr__(self, "holes", HoleRule(self.holes))
         object.__setattr__(self, "conflicts", ConflictRule(self.conflicts))
         object.__setattr__(self, "goals", GoalRule(self.goals))
+        if self.goals is not GoalRule.ONCE and self.reward in (rewards.sparse, rewards.cost):
+            name, rule = self.reward.__name__, self.goals.value
+            raise ValueError(f"rewards.{name} needs an end, which goals = {rule!r} has not: use rewards.reached")
 
     # --- What you get ---
 
@@ -68,13 +71,13 @@ class Lake:
         Args:
           instance: no batch axes; ``levels.validate`` tells whether one can be played.
           params: no batch axes. Numbers out of range are refused, arrays are not looked into.
-          distances: int8 or int16 ``[max_agents, cells]`` for observations and rewards that need them, else None. Of a
-            lifelong board better ``[boards, cells, cells]`` of ``distance_tables``: a flood that computes the others
-            anew for each next goal takes far longer than a step.
+          distances: int8 or int16 ``[max_agents, cells]`` for observations and rewards that need them, else None. For
+            a lifelong board prefer ``[1, cells, cells]`` of ``distance_tables``: a flood computes the others anew for
+            each next goal, under ``jax.vmap`` in every step, and takes far longer than a step.
 
         Returns:
-          The state, and a time step without rewards. It is terminated already if all agents start on their goals, and
-          the board is not lifelong: then such an agent reaches its goal with the first step that it waits.
+          The state, and a time step without rewards. It is terminated already if all agents start on their goals. A
+          lifelong episode is not: an agent that starts on its goal reaches it in the first step in which it stays.
 
         Raises:
           ValueError: for batch axes, distances of another shape, numbers out of range, and, where the level is known
@@ -84,12 +87,9 @@ class Lake:
         if not isinstance(instance, Instance):
             raise ValueError(f"{short_repr(instance)} must be an Instance")
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
+        dtypes = {name: bool if name == "holes" else jnp.int32 for name in vars(instance)}
         instance = instance.replace(
-            size=jnp.asarray(instance.size, jnp.int32),
-            num_agents=jnp.asarray(instance.num_agents, jnp.int32),
-            holes=jnp.asarray(instance.holes, bool),
-            starts=jnp.asarray(instance.starts, jnp.int32),
-            goals=jnp.asarray(instance.goals, jnp.int32),
+            **{name: jnp.asarray(part, dtypes[name]) for name, part in vars(instance).items() if part is not None}
         )
         _check(instance, params, distances, self.goals)
         count = jnp.zeros(instance.max_agents, jnp.int16)
@@ -111,6 +111,8 @@ class Lake:
         state = vary_alike(begin)
         none, nobody = jnp.zeros_like(state.time), jnp.zeros_like(state.fallen)
         info = _info(state, none, none, nobody, nobody)
+        if isinstance(state, LifelongState):
+            info = info.replace(arrived=nobody)  # no step has brought anyone there
         time_step = self._time_step(state, jnp.zeros_like(state.positions, jnp.float32), info)
         # Each has its own arrays: a caller may donate one of the two and keep the other, and the level.
         copies: tuple[State, TimeStep] = jax.tree.map(jnp.copy, (state, time_step))
@@ -124,8 +126,8 @@ class Lake:
           key: consumed where ``needs_key`` says so, unused otherwise.
 
         Raises:
-          ValueError: if a key is needed and not given, for a state of a lake with other ``goals``, and for actions or
-            rewards of another shape.
+          ValueError: if a key is needed and not given, for a state of a lake with other ``goals`` or a lifelong one of
+            ``AutoReset``, and for actions or rewards of another shape.
         """
         check_process()
         agents = state.instance.max_agents
@@ -136,6 +138,8 @@ class Lake:
             )
         if isinstance(state, LifelongState) == (self.goals is GoalRule.ONCE):
             raise ValueError(f"the state is not of a lake with goals = {self.goals.value!r}: reset it by this lake")
+        if isinstance(state, LifelongState) and state.instance.tasks is None:
+            raise ValueError("the state is AutoReset's, whose bank has the goals: step it by AutoReset")
         if key is None and self.needs_key(state.params):
             setting = "goals = 'drawn'" if self.goals is GoalRule.DRAWN else "params.slip"
             raise ValueError(f"{setting} is set: step needs a key")
@@ -167,7 +171,7 @@ class Lake:
             after, outcome.vertex_conflicts, outcome.swap_conflicts, outcome.blocked, after.fallen ^ state.fallen
         )
         if isinstance(after, LifelongState):
-            after, info = self._go_on(after, info, active, goal_key)
+            after, info = self._assign_next_goals(after, info, active, goal_key)
         transition = Transition(
             before=state,
             after=after,
@@ -187,8 +191,10 @@ class Lake:
         """Return whether ``step`` needs a key: for the slip, or to draw goals."""
         return params.slip is not None or self.goals is GoalRule.DRAWN
 
-    def _go_on(self, state: LifelongState, info: Info, active: Array, key: Array | None) -> tuple[LifelongState, Info]:
-        """Return the state in which agents that arrived have their next goals, and what happened to the old ones."""
+    def _assign_next_goals(
+        self, state: LifelongState, info: Info, active: Array, key: Array | None
+    ) -> tuple[LifelongState, Info]:
+        """Return the state in which agents that arrived have their next goals, and the events of the step."""
         arrived = info.arrived & active
         reached = state.goals_reached + arrived.astype(jnp.int32)
         instance, distances = lifelong.next_goals(state.instance, arrived, key), state.distances
@@ -220,19 +226,20 @@ class Lake:
 
 def _check(instance: Instance, params: Params, distances: Array | None, goals: GoalRule) -> None:
     """Raise ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
-    endless = goals is not GoalRule.ONCE
-    if endless and not isinstance(instance, LifelongInstance):
+    is_lifelong = goals is not GoalRule.ONCE
+    if is_lifelong and not isinstance(instance, LifelongInstance):
         raise ValueError(f"goals = {goals.value!r} needs a board with next goals: lifelong.board makes one")
-    axes = levels.check_shapes(instance, endless)
+    axes = levels.check_shapes(instance, is_lifelong)
     if axes:
         raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(instance)):
-        levels.validate(instance, endless)
-    table = (instance.max_agents, instance.max_size**2)
-    if distances is not None and np.shape(distances) != table:
-        shape = np.shape(distances)
-        if not endless or shape[1:] != (table[1], table[1]):
-            raise ValueError(f"distances have the shape {list(shape)}: it must be {list(table)}")
+        levels.validate(instance, is_lifelong)
+    shape, cells = np.shape(distances), instance.max_size**2
+    is_table = is_lifelong and shape[1:] == (cells, cells)
+    if distances is not None and shape != (instance.max_agents, cells) and not is_table:
+        table = f", or [1, {cells}, {cells}] of distance_tables" if is_lifelong else ""
+        must = f"[{instance.max_agents}, {cells}]{table}"
+        raise ValueError(f"distances have the shape {list(shape)}: it must be {must}")
     for name, number in vars(params).items():
         if np.ndim(number):
             raise ValueError(

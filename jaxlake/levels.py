@@ -15,7 +15,7 @@ from jaxlake.arguments import short_repr, whole_number
 from jaxlake.flood import LARGEST_SIDE, steps_to_goals
 from jaxlake.processes import check_process, runs_programs
 from jaxlake.record import Array, Record, record
-from jaxlake.types import ABSENT, Instance, LifelongInstance, coordinate
+from jaxlake.types import ABSENT, MAX_GOALS, Instance, LifelongInstance, coordinate
 
 
 def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
@@ -156,11 +156,12 @@ def check_shapes(instance: Instance, lifelong: bool = False) -> tuple[int, ...]:
             raise ValueError(f"{name} has the shape {shape}: it must be {(*axes, *['n'] * of_each)}")
         if not np.issubdtype(dtype, np.bool_ if name == "holes" else np.integer):
             raise ValueError(f"{name} is {dtype}: it must be {'bool' if name == 'holes' else 'int32'}")
-    cells, agents, goals = (np.shape(part)[-1] for part in (instance.holes, instance.starts, instance.goals))
+    cells, agents = np.shape(instance.holes)[-1], np.shape(instance.starts)[-1]
     if not cells or math.isqrt(cells) ** 2 != cells:
         raise ValueError(f"holes have {cells} cells: it must be a square number")
-    if goals != agents:
-        raise ValueError(f"goals have {goals} agent slots and starts {agents}: they must have as many")
+    for name, part in vars(instance).items():
+        if name in ("goals", "first", "count", "place") and (slots := np.shape(part)[-1]) != agents:
+            raise ValueError(f"{name} have {slots} agent slots and starts {agents}: they must have as many")
     return axes
 
 
@@ -204,6 +205,7 @@ def distance_fields(instances: Instance) -> jax.Array:
     return fields if axes else fields[0]
 
 
+@runs_programs
 def distance_tables(instances: Instance) -> jax.Array:
     """Return the steps between any two cells of each board without agents, for ``Lake.reset`` of lifelong boards.
 
@@ -212,15 +214,16 @@ def distance_tables(instances: Instance) -> jax.Array:
         MiB of 64 x 64, 512 MiB of 128 x 128.
 
     Returns:
-      int16 ``[boards, cells, cells]``, one board without batch axes; ``ABSENT`` as in ``distance_fields``.
+      int16 ``[..., 1, cells, cells]``, so that ``jax.vmap`` gives ``Lake.reset`` each board's own as ``[1, cells,
+      cells]``; ``ABSENT`` as in ``distance_fields``.
 
     Raises:
       ValueError: as ``distance_fields``.
     """
-    cells = jnp.arange(instances.max_size**2, dtype=jnp.int32)
-    batch = instances if np.ndim(instances.size) else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], instances)
-    everywhere = jnp.broadcast_to(cells, (len(batch.size), len(cells)))
-    return distance_fields(batch.replace(starts=everywhere, goals=everywhere))
+    axes, cells = check_shapes(instances, lifelong=True), instances.max_size**2
+    everywhere = jnp.broadcast_to(jnp.arange(cells, dtype=jnp.int32), (*axes, cells))
+    parts = {"size": instances.size, "num_agents": instances.num_agents, "holes": instances.holes}
+    return distance_fields(Instance(**parts, starts=everywhere, goals=everywhere))[..., None, :, :]
 
 
 @record
@@ -229,8 +232,8 @@ class LevelBank(Record):
 
     Attributes:
       instances: ``[levels]``.
-      distances: ``[levels, max_agents, cells]`` of ``distance_fields``, of lifelong boards ``[levels, cells, cells]``
-        of ``distance_tables``, or None; int8 if the boards have at most 128 cells, as up to 11 x 11, else int16.
+      distances: ``[levels, max_agents, cells]`` of ``distance_fields``, of lifelong boards ``[levels, 1, cells,
+        cells]`` of ``distance_tables``, or None; int8 if the boards have at most 128 cells, as up to 11 x 11, else int16.
     """
 
     instances: Instance
@@ -270,7 +273,6 @@ class LevelBank(Record):
         instance, distances = level.instances, level.distances
         if isinstance(instance, LifelongInstance):
             instance = instance.replace(board=jnp.asarray(index, jnp.int32))
-            distances = None if distances is None else distances[None]
         return instance, distances
 
 
@@ -306,6 +308,20 @@ def _faults(batch: Instance) -> list[tuple[Array, str]]:
                 f"agent {{entry}} has the {name} {{{name}}}, but there are only {{count}} agents",
             ),
         ]
+    if isinstance(batch, LifelongInstance):
+        tasks, first, goals = (np.asarray(part, np.int64) for part in (batch.tasks, batch.first, batch.count))
+        ends, room = first + goals, tasks.shape[1]
+        inside = np.where((tasks >= 0) & (tasks < side * side), tasks, 0)
+        wrong = (tasks != inside) | np.take_along_axis(holes | off_board, inside, axis=1)
+        before = np.pad(np.cumsum(wrong, axis=1), ((0, 0), (1, 0)))  # how many wrong ones are before each task
+        begin, end = (np.take_along_axis(before, np.clip(edge, 0, room), axis=1) for edge in (first, ends))
+        few_or_many, placed = (goals < 2) | (goals > MAX_GOALS), (batch.place >= 0) & (batch.place < goals)
+        faults += [
+            (named & few_or_many, f"agent {{entry}} has {{goals}} goals: it must have 2 to {MAX_GOALS:,}"),
+            (named & ((first < 0) | (ends > room)), "agent {entry} has {goals} goals from task {first} on, of {tasks}"),
+            (named & ~placed, "place {place} of agent {entry} must be from 0 on and below its count, {goals}"),
+            (named & (begin < end), "among the tasks of agent {entry} is a hole or a cell off the board"),
+        ]
     return faults
 
 
@@ -317,4 +333,7 @@ def _words(instance: Instance, entry: int) -> dict[str, Any]:
     for name, cells in (("start", instance.starts), ("goal", instance.goals)):
         cell = cells[min(entry, agents - 1)]
         words |= {name: cell, f"{name}_cell": coordinate(cell, side), f"{name}_owner": cells.tolist().index(cell)}
+    if isinstance(instance, LifelongInstance):
+        lists = {"first": instance.first, "goals": instance.count, "place": instance.place}
+        words |= {name: part[min(entry, agents - 1)] for name, part in lists.items()} | {"tasks": len(instance.tasks)}
     return words

@@ -1,4 +1,4 @@
-"""Lifelong boards: where the next goals of their agents come from. Plays nothing: ``Lake(goals=...)`` does.
+"""Lifelong boards: the source of their agents' next goals. Plays nothing: ``Lake(goals=...)`` does.
 
 In lifelong play (RHCR, the League of Robot Runners, POGEMA's ``on_target="restart"``) an agent that reaches its goal
 gets another one in the same step, and the measure is the throughput, goals reached a step.
@@ -11,23 +11,27 @@ import numpy as np
 from jaxlake import levels
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.record import Array
-from jaxlake.types import ABSENT, Instance, LifelongInstance, coordinate
+from jaxlake.types import ABSENT, MAX_GOALS, Instance, LifelongInstance, coordinate
 
 
 def board(instance: Instance, tasks: Array | None = None, max_tasks: int | None = None) -> LifelongInstance:
-    """Return a board with the goals that its agents get one after another, in numpy.
+    """Return a board with the goals that its agents get one after another; numpy arrays.
+
+    It floods the board from each start, which compiles a program for each ``max_size`` and ``max_agents``.
 
     Args:
       instance: no batch axes.
       tasks: int ``[max_agents, tasks]`` cells, the goals of each agent in their order, of which the first is its first
-        goal; ``ABSENT`` pads a shorter list. None: all cells that an agent can reach, for ``GoalRule.DRAWN``, beside
-        the goal of the instance as its first.
-      max_tasks: room for cells, so that boards with more and less of them are one compiled program. By default what the
-        lists need, or all cells of the board.
+        goal; ``ABSENT`` pads a shorter list at its end. Rows of absent agents are not read. None: all cells that an
+        agent can reach, for ``GoalRule.DRAWN``, and the goal of the instance is its first. ``GoalRule.LISTED`` visits
+        these cells row by row, from that goal on.
+      max_tasks: room for cells, so that boards with more and fewer of them share one compiled program. By default as
+        many as the lists have, or all cells of the board.
 
     Raises:
-      ValueError: naming the agent, for a list of fewer than two goals, a goal off the board, in a hole or out of reach,
-        and for an agent that reaches no other cell; or for less room than needed.
+      ValueError: naming the agent, for a list of fewer than 2 or more than 65,536 goals, a goal off the board, in a
+        hole or out of reach, and for an agent that reaches no other cell; for less room than needed, and for boards
+        larger than 181 x 181.
     """
     levels.check_unbatched(instance)
     levels.validate(instance if tasks is None else instance.replace(goals=instance.starts))
@@ -50,9 +54,9 @@ def board(instance: Instance, tasks: Array | None = None, max_tasks: int | None 
                 f"tasks are {tasks.dtype} {list(tasks.shape)}: they must be int32 [{agents}, tasks], a list an agent"
             )
         count = np.where(named, (tasks != ABSENT).sum(axis=1), 0)
-        if (short := named & (count < 2)).any():
-            agent = short.argmax()
-            raise ValueError(f"the list of agent {agent} has {count[agent]} goals: it must have at least 2")
+        if (wrong := named & ((count < 2) | (count > MAX_GOALS))).any():
+            agent = wrong.argmax()
+            raise ValueError(f"the list of agent {agent} has {count[agent]:,} goals: it must have 2 to {MAX_GOALS:,}")
         listed = np.arange(tasks.shape[1]) < count[:, None]
         _check(instance, np.where(named[:, None], tasks, ABSENT), reached, "goal {} of the list", listed)
         cells, first, goals = tasks[listed], np.cumsum(count) - count, np.where(named, tasks[:, 0], ABSENT)
@@ -78,7 +82,8 @@ def _check(instance: Instance, tasks: np.ndarray, reached: np.ndarray, name: str
         cell = tasks[agent, place]
         where = coordinate(cell, instance.max_size) if on_board[agent, place] else short_repr(int(cell))
         hole = on_board[agent, place] and instance.holes[cell]
-        fault = "is a hole" if hole else "cannot be reached from its start"
+        out_of_reach = "pads a list at its end only" if cell == ABSENT else "cannot be reached from its start"
+        fault = "is a hole" if hole else out_of_reach
         raise ValueError(f"{name.format(place)} of agent {agent}, {where}, {fault}")
 
 
@@ -93,7 +98,7 @@ def next_goals(instance: LifelongInstance, arrived: Array, key: Array | None = N
         chosen = jnp.where(place + 1 < count, place + 1, 0)
     else:
         # The high word of bits * others, where a division would take a fifth of a step. All others are equally likely,
-        # but for a bias below count / 2 ** 32.
+        # but for a bias below count / 2 ** 32. No product overflows up to MAX_GOALS.
         bits, others = _bits_of_agents(key, len(place)), (count - 1).astype(np.uint32)
         high = ((bits >> 16) * others + ((bits & 0xFFFF) * others >> 16)) >> 16
         chosen = high.astype(jnp.int32)

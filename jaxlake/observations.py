@@ -124,8 +124,8 @@ def text(state: State) -> str:
     """Draw the current board, one character a cell; on the host, not under jit.
 
     ``#`` is a hole, ``.`` a free cell, ``a`` agent 0 and ``A`` its goal, ``b`` and ``B`` agent 1's, and so on. An agent
-    hides its cell, so a goal that is not drawn is under an agent; below the board a line names the agents
-    that are on their goals, if any: ``arrived: a c``.
+    hides its cell, so a goal that is not drawn is under an agent or, in a lifelong episode, under the goal of a later
+    one; below the board a line names the agents that are on their goals, if any: ``arrived: a c``.
 
     Raises:
       ValueError: if there are more agents than letters.
@@ -199,8 +199,6 @@ class _Window:
 
     def _steps_to_goal(self, state: State, obstacles: Array) -> jax.Array:
         """Return the channel ``steps_to_goal``, int16 ``[max_agents, cells]``, looked up where the windows are."""
-        if state.distances is None:
-            raise ValueError("a window with distances needs them: build the bank with distances, or hand them to reset")
         reach, here = np.arange(-self.radius, self.radius + 1, dtype=np.int32), state.positions[:, None]
         # Where a window leaves the board these are other cells, and obstacles hide them.
         cells = here + np.add.outer(reach * state.instance.max_size, reach).reshape(1, -1)

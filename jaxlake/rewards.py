@@ -44,9 +44,10 @@ def shaped(scale: float = 0.1, discount: float = 1.0) -> Callable[[Transition], 
     """Make a reward of ``sparse`` and ``scale`` times the decrease of the agent's shortest-path distance to its goal.
 
     The added term is ``discount * potential(after) - potential(before)`` with ``-scale * distance`` as potential, so
-    it leaves the optimal policies of an agent with that discount as they are (Ng et al. 1999). A step to or from a cell
-    that the goal cannot be reached from, such as a hole, is not shaped. In a lifelong episode ``reached`` takes the
-    place of ``sparse``, and each goal has its own potential, which ends with it.
+    in a classic episode it leaves the optimal policies of an agent with that discount as they are (Ng et al. 1999). A
+    step to or from a cell that the goal cannot be reached from, such as a hole, is not shaped. In a lifelong episode
+    ``reached`` takes the place of ``sparse``, and each goal has its own potential, which ends with it. There the term
+    may change the optimal policies: each goal pays its first distance once more.
 
     Returns:
       A reward that raises ValueError if the state holds no distances.
@@ -87,13 +88,11 @@ class _Shaped:
     discount: float
 
     def __call__(self, transition: Transition) -> jax.Array:
-        goal = transition.before  # its goal for both, also in the step that reaches it
-        if goal.distances is None:
-            raise ValueError("shaped rewards need distances: build the bank with them, or hand them to reset")
+        old = transition.before  # whose goals count for both states, also in the step that reaches one
         before, after = (
-            goal.steps_to_goals(jnp.maximum(state.positions, 0)[:, None], mode=None)[:, 0].astype(jnp.float32)
+            old._steps_to_goals(jnp.maximum(state.positions, 0)[:, None], mode=None)[:, 0].astype(jnp.float32)
             for state in (transition.before, transition.after)
         )
         known = (transition.after.positions != ABSENT) & (before != ABSENT) & (after != ABSENT)
-        paid = reached if isinstance(goal, LifelongState) else sparse
+        paid = reached if isinstance(old, LifelongState) else sparse
         return paid(transition) + jnp.where(known, self.scale * (before - self.discount * after), 0)

@@ -47,7 +47,7 @@ class GoalRule(Word, argument="goals"):
     ONCE = "once"
     """The agent stays in the way on it, and the episode is solved when all agents are on theirs."""
     DRAWN = "drawn"
-    """The agent gets another of its goals in the same step, each with the same probability; never its own cell."""
+    """The agent gets another entry of its goals in the same step, each with the same probability."""
     LISTED = "listed"
     """The agent gets the next of its goals in the same step, and after the last the first."""
 

@@ -18,7 +18,8 @@ class Params(Record):
       max_steps: int32 ``[]``, the episode is truncated after that many steps, 1 to 32,767, and after 32,767 at the
         latest: costs are counted in int16.
       slip: float32 ``[]``, the probability that a move (not WAIT) goes to one of its two perpendicular directions, half
-        each. None: actions do what they say, no randomness is compiled in and ``step`` needs no key.
+        each. None: actions do what they say, no randomness of moves is compiled in, and ``step`` needs a key only
+        where goals are drawn.
     """
 
     max_steps: Array | int = MAX_STEPS
@@ -38,7 +39,8 @@ class State(Record):
     """The state of one episode.
 
     Attributes:
-      distances: int8 or int16 ``[max_agents, cells]`` of a ``LevelBank``, or None where nothing needs them.
+      distances: int8 or int16 ``[max_agents, cells]`` of a ``LevelBank``, or None where nothing needs them. Read them
+        by ``steps_to_goals``: in lifelong episodes they have other shapes.
       positions: int32 ``[max_agents]`` cells, ``ABSENT`` from ``num_agents`` on.
       time: int32 ``[]`` steps so far.
       arrivals: int16 ``[max_agents]`` cost so far: the time of the last arrival of an agent on its goal, the time so
@@ -66,9 +68,21 @@ class State(Record):
         """Whether the episode is over and steps change nothing, bool ``[]``."""
         return self.terminated | self.truncated
 
-    def steps_to_goals(self, cells: Array, mode: str | None = "clip") -> jax.Array:
-        """Return the steps from cells int ``[max_agents, cells]`` to each agent's goal; ``distances`` must be there."""
-        distances, board = jnp.asarray(self.distances), self.instance
+    def steps_to_goals(self, cells: Array) -> jax.Array:
+        """Return the steps from cells int ``[max_agents, n]``, or ``[1, n]`` for all, to each agent's goal now.
+
+        ``[max_agents, n]``, in the dtype of ``distances``; ValueError if the state holds none.
+        """
+        return self._steps_to_goals(cells, "clip")
+
+    def _steps_to_goals(self, cells: Array, mode: str | None) -> jax.Array:
+        board = self.instance
+        if self.distances is None:
+            fault = "the state holds no distances: build the bank with_distances=True, or hand them to reset"
+            if isinstance(board, LifelongInstance) and board.tasks is None:
+                fault = "AutoReset's bank has the distances: state.replace(distances=bank.at(state.instance.board)[1])"
+            raise ValueError(fault)
+        distances = jnp.asarray(self.distances)
         if isinstance(board, LifelongInstance) and distances.ndim == 3:
             # Of a single board, whose number in a bank may be any, the table is the nearest.
             return distances.at[board.board, board.goals[:, None], cells].get(mode="clip")
@@ -81,8 +95,8 @@ class LifelongState(State):
 
     Attributes:
       instance: a ``LifelongInstance``.
-      distances: int16 ``[boards, cells, cells]`` of ``distance_tables``, or ``[max_agents, cells]`` to the
-        goals now, which a flood computes anew in a step that changes one; or None.
+      distances: int16 ``[boards, cells, cells]`` of ``distance_tables``, int8 from a ``LevelBank`` of boards up to
+        11 x 11; or ``[max_agents, cells]`` to the goals now, which a flood computes anew; or None.
       goals_reached: int32 ``[max_agents]`` so far.
     """
 
@@ -118,7 +132,7 @@ class LifelongInfo(Info):
     """The events of a step of a lifelong episode; ``arrived`` has who reached a goal in it, and ``solved`` is False.
 
     Attributes:
-      goals_reached: int32 ``[max_agents]`` so far; throughput is their sum over the steps.
+      goals_reached: int32 ``[max_agents]`` so far; throughput is their sum divided by the state's ``time``.
       costs: each step of each agent counts that does not begin and end on one goal.
     """
 

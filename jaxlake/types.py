@@ -19,6 +19,9 @@ MAX_STEPS = 64
 MAX_ANSWER_STEPS = 255
 """Steps that an answer in words may have: no optimal plan of the fixed sets has 64, one that wanders is valid still."""
 
+MAX_GOALS = 1 << 16
+"""Goals of an agent of a lifelong board: one is drawn by a product of 16 bits and their number in uint32."""
+
 ABSENT = -1
 """A cell, agent or cost that is not there."""
 OUTSIDE = -2
@@ -130,7 +133,8 @@ class LifelongInstance(Instance):
       first, count: int32 ``[..., max_agents]``; an agent's goals are ``tasks[first : first + count]``, and those of
         several agents may be the same part.
       place: int32 ``[..., max_agents]``, the number of an agent's goal now among its goals.
-      board: int32 ``[...]``, the row of ``State.distances`` that has this board's steps.
+      board: int32 ``[...]``, the row of ``State.distances`` that has this board's steps, and in ``AutoReset`` also that
+        of the bank's ``tasks``; 0 outside of a bank.
     """
 
     tasks: Array
