@@ -233,7 +233,7 @@ class LevelBank(Record):
     Attributes:
       instances: ``[levels]``.
       distances: ``[levels, max_agents, cells]`` of ``distance_fields``, of lifelong boards ``[levels, 1, cells,
-        cells]`` of ``distance_tables``, or None; int8 if the boards have at most 128 cells, as up to 11 x 11, else int16.
+        cells]`` of ``distance_tables``, or None; int8 if they have at most 128 cells, as up to 11 x 11, else int16.
     """
 
     instances: Instance

@@ -1,8 +1,7 @@
-"""Lifelong episodes beside a simulator in plain Python, the goals that are drawn, and what has no meaning in them."""
+"""Lifelong episodes beside a simulator in plain Python, and the goals that are drawn."""
 
 import functools
 import itertools
-import json
 
 import jax
 import jax.numpy as jnp
@@ -18,44 +17,22 @@ from jaxlake import (
     Lake,
     LevelBank,
     Params,
-    Plan,
-    PromptStyle,
     distance_fields,
     distance_tables,
     from_text,
     lifelong,
     observations,
     pad,
-    pibt,
-    prompt,
     rewards,
-    solve,
     stack,
-    verify,
 )
-from jaxlake.files import record
-from jaxlake.levels import build
-from jaxlake.score import main as score
+from jaxlake.adapters.host import pictures
 from jaxlake.types import ABSENT
+from tests.support.lifelong_boards import BOARD, DRAWN, LISTED, LISTS, SLOTS, board, random_board
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
-BOARD = """
-    a..B
-    .##.
-    b..A
-    ...#
-"""
-LISTS = np.array([[11, 0, 13, 3], [3, 8, ABSENT, ABSENT]], np.int32)
-SLOTS = 3
-DRAWN = Lake(reward=rewards.reached, goals="drawn")
-LISTED = Lake(reward=rewards.reached, goals="listed")
-
-
-def board(tasks=LISTS, max_tasks=None):
-    tasks = tasks if tasks is None else np.vstack([tasks, np.full_like(tasks[:1], ABSENT)])
-    return lifelong.board(from_text(BOARD, max_agents=SLOTS), tasks, max_tasks)
 
 
 @functools.cache
@@ -104,17 +81,6 @@ def simulated(instance: Instance, lists, actions):
         yield cells, [lists[agent][turns[agent] % len(lists[agent])] for agent in agents], list(turns)
 
 
-def random_board(seed: int, size: int, agents: int, holes: int) -> Instance:
-    """A board whose free cells are connected."""
-    rng = np.random.default_rng(seed)
-    while True:
-        order = rng.permutation(size**2)
-        free = order[holes:]
-        instance = build(size, np.isin(np.arange(size**2), order[:holes]), free[:agents], free[-agents:])
-        if (np.asarray(distance_fields(instance)) >= 0).sum() == agents * len(free):
-            return instance
-
-
 @pytest.mark.parametrize(("size", "agents"), [(4, 4), (5, 10)])  # both of the two programs of a move
 def test_lists_are_played_as_by_a_simulator_in_plain_python(size, agents):
     instance, rng = random_board(0, size, agents, 3), np.random.default_rng(1)
@@ -135,8 +101,8 @@ def test_lists_are_played_as_by_a_simulator_in_plain_python(size, agents):
 def test_no_two_agents_meet_and_each_has_a_goal_that_it_can_reach(size, agents):
     instance = random_board(2, size, agents, 3)
     actions = np.random.default_rng(2).integers(0, 5, (400, agents))
-    endless = lifelong.board(instance)
-    _, (positions, goals, steps) = play(DRAWN, endless, actions)
+    with_goals = lifelong.board(instance)
+    _, (positions, goals, steps) = play(DRAWN, with_goals, actions)
     assert not instance.holes[positions].any() and not instance.holes[goals].any()
     assert all(len(set(row)) == agents for row in positions.tolist())
     assert not (positions == goals)[steps.info.arrived].any()  # never the own cell
@@ -148,17 +114,61 @@ def test_no_two_agents_meet_and_each_has_a_goal_that_it_can_reach(size, agents):
 
 def test_all_other_cells_in_reach_are_drawn_equally_often_and_agents_differ():
     instance = from_text("a..#.\nb..#.\n..B#.\n..A#.\n....#")  # 16 cells, and 4 that nobody reaches
-    endless = lifelong.board(instance)
-    draw = jax.vmap(lambda key: lifelong.next_goals(endless, jnp.array([True, False]), key).goals)
+    with_goals = lifelong.board(instance)
+    draw = jax.vmap(lambda key: lifelong.next_goals(with_goals, jnp.array([True, False]), key).goals)
     goals = np.asarray(jax.jit(draw)(jax.random.split(jax.random.key(0), 12_000)))
     assert (goals[:, 1] == instance.goals[1]).all()
     counts = np.bincount(goals[:, 0], minlength=25)
     free = {0, 1, 2, 5, 6, 7, 10, 11, 12, 15, 16, 17, 20, 21, 22, 23} - {int(instance.goals[0])}
     assert set(np.flatnonzero(counts)) == free
     assert np.abs(counts[list(free)] - 800).max() < 5 * np.sqrt(800)
-    both = jax.vmap(lambda key: lifelong.next_goals(endless, jnp.array([True, True]), key).goals)
+    both = jax.vmap(lambda key: lifelong.next_goals(with_goals, jnp.array([True, True]), key).goals)
     pairs = np.asarray(jax.jit(both)(jax.random.split(jax.random.key(1), 12_000)))
     assert len(np.unique(pairs, axis=0)) == 15 * 15
+
+
+def test_an_agent_reaches_a_goal_that_it_starts_on_with_the_first_step():
+    instance = lifelong.board(from_text("ab. A..\n... ...\n... .B."), np.array([[0, 4], [7, 3]]))
+    state, first = jax.jit(LISTED.reset)(instance)
+    assert not first.info.arrived.any() and not first.terminated
+    _, second = jax.jit(LISTED.step)(state, np.array([WAIT, WAIT]))
+    assert second.info.arrived.tolist() == [True, False] and second.info.goals_reached.tolist() == [1, 0]
+    assert second.info.costs.sum_of_loss == 1
+
+
+def test_a_fall_and_a_conflict_end_a_lifelong_episode_that_may_reach_a_goal_in_its_last_step():
+    lake = Lake("fall", "end", reward=rewards.reached, goals="listed")
+    instance = board(np.array([[11, 0], [12, 8]]))
+    step = jax.jit(lake.step)
+    state, _ = jax.jit(lake.reset)(instance)
+    state, _ = step(state, np.array([DOWN, WAIT, WAIT]))
+    ended, seen = step(state, np.array([RIGHT, DOWN, WAIT]))
+    assert ended.terminated and seen.info.fell.tolist() == [True, False, False]
+    assert seen.rewards.tolist() == seen.info.goals_reached.tolist() == [0, 1, 0]
+    after, later = step(ended, np.array([UP, UP, WAIT]))
+    assert later.info.goals_reached.tolist() == [0, 1, 0] and not later.info.arrived.any() and not later.rewards.any()
+    assert after.instance.goals.tolist() == ended.instance.goals.tolist() == [11, 8, ABSENT]
+    ended, seen = step(state, np.array([DOWN, WAIT, WAIT]))
+    assert ended.terminated and seen.info.vertex_conflicts == 1 and not seen.info.goals_reached.any()
+
+
+def test_a_step_may_slip_and_draw_goals():
+    instance = lifelong.board(from_text("a.A\n###\n..."))
+
+    @jax.jit
+    def play(key):
+        def step(state, key):
+            state, seen = DRAWN.step(state, jnp.full(1, UP), key)
+            return state, (state.positions[0], state.instance.goals[0], seen.info.arrived[0])
+
+        state, _ = DRAWN.reset(instance, Params(max_steps=100, slip=1.0))
+        return jax.lax.scan(step, state, jax.random.split(key, 120))[1]
+
+    positions, goals, arrived = jax.device_get(play(jax.random.key(0)))
+    before = np.concatenate([[2], goals[:-1]])
+    assert set(positions.tolist()) == {0, 1, 2} and not arrived[100:].any()
+    assert np.array_equal(arrived[:100], positions[:100] == before[:100]) and 8 < arrived.sum() < 60
+    assert np.array_equal(goals != before, arrived)
 
 
 def test_lists_of_other_lengths_are_one_program():
@@ -186,10 +196,10 @@ def test_a_board_is_padded_and_stacked_with_its_lists():
 @pytest.mark.parametrize("flooded", [False, True], ids=["table", "flood"])
 def test_distances_are_those_to_the_goals_now(flooded):
     lake = Lake(observe=observations.window(1, distances=True), reward=rewards.shaped(0.5), goals="drawn")
-    endless = board(None)
-    distances = distance_fields(endless) if flooded else distance_tables(endless)
+    with_goals = board(None)
+    distances = distance_fields(with_goals) if flooded else distance_tables(with_goals)
     actions = np.random.default_rng(4).integers(0, 5, (120, SLOTS))
-    _, (positions, goals, steps) = play(lake, endless, actions, distances)
+    _, (positions, goals, steps) = play(lake, with_goals, actions, distances)
     assert steps.info.goals_reached[-1].sum() > 1
     plain = from_text(BOARD, max_agents=SLOTS)
     state, _ = Lake().reset(plain)
@@ -214,6 +224,59 @@ def oracle_fields(instance: Instance) -> np.ndarray:
             for cell, steps in oracles.distances(near, goal).items():
                 fields[agent, cell] = steps
     return fields
+
+
+def compass(state):
+    return state.steps_to_goals(jnp.arange(state.instance.max_size**2)[None])
+
+
+COMPASS = Lake(observe=compass, reward=rewards.reached, goals="drawn")
+
+
+def test_each_board_of_a_batch_has_its_own_table_or_none():
+    boards = stack([lifelong.board(random_board(seed, 4, 3, 3)) for seed in range(2)])
+    tables = distance_tables(boards)
+    assert tables.shape == (2, 1, 16, 16) and distance_tables(boards[0]).shape == (1, 16, 16)
+    _, seen = jax.jit(jax.vmap(COMPASS.reset, in_axes=(0, None, 0)))(boards, Params(), tables)
+    assert np.array_equal(seen.observation, [oracle_fields(each) for each in boards])
+    plain = from_text(BOARD, max_agents=SLOTS)
+    _, seen = jax.jit(Lake(observe=compass).reset)(plain, Params(), distance_fields(plain))
+    assert np.array_equal(seen.observation, oracle_fields(plain))
+    for distances in (tables, LevelBank.build(boards, with_distances=True).distances):
+        with pytest.raises(ValueError, match=r"it must be \[3, 16\], or \[1, 16, 16\] of distance_tables"):
+            jax.eval_shape(jax.vmap(COMPASS.reset, in_axes=(0, None, None)), boards, Params(), distances)
+
+
+def test_goals_are_drawn_among_those_of_each_level_of_a_bank_and_counts_begin_anew():
+    """Boards of two sizes side by side; an episode that begins has reached nothing, also where an agent starts on."""
+    there = lifelong.board(from_text("ab. A..\n... ...\n... .B."))
+    boards = stack([there, lifelong.board(random_board(1, 5, 2, 4))])
+    bank, episodes = LevelBank.build(boards, with_distances=True), AutoReset(COMPASS, "next-step")
+
+    @jax.jit
+    def run(keys, actions):
+        def step(state, inputs):
+            state, seen = jax.vmap(episodes.step, in_axes=(None, 0, 0, 0))(bank, state, *inputs)
+            return state, (state.time, state.instance.board, state.instance.goals, seen.info, seen.observation)
+
+        begin = jax.vmap(episodes.begin, in_axes=(None, 0, None))
+        state, _ = begin(bank, jnp.arange(4) % 2, Params(max_steps=12))
+        return jax.lax.scan(step, state, (actions, keys))
+
+    actions = np.random.default_rng(6).integers(0, 5, (80, 4, 2), np.int32)
+    last, played = jax.device_get(run(jax.random.split(jax.random.key(2), (80, 4)), actions))
+    times, numbers, goals, info, seen = played
+    assert set(numbers.ravel()) == {0, 1} and info.arrived.sum() > 10
+    for index in np.ndindex(numbers.shape):
+        assert np.array_equal(seen[index], oracle_fields(boards[numbers[index]].replace(goals=goals[index]))), index
+    reached = np.zeros((4, 2), int)
+    for time, arrived, counts in zip(times, info.arrived, info.goals_reached, strict=True):
+        reached = np.where((time == 0)[:, None], 0, reached) + arrived
+        assert np.array_equal(reached, counts) and not arrived[time == 0].any()
+    held = last.replace(distances=jax.vmap(lambda number: bank.at(number)[1])(last.instance.board))
+    assert np.array_equal(jax.vmap(compass)(held), seen[-1])
+    texts = pictures(last, "ansi")
+    assert [len(drawn.split("\n")[0]) for drawn in texts] == [[3, 5][number] for number in numbers[-1]]
 
 
 @pytest.mark.parametrize("mode", list(AutoResetMode), ids=lambda mode: mode.value)
@@ -250,96 +313,7 @@ def test_episodes_of_a_bank_are_those_of_their_levels(mode):
     assert mode is AutoResetMode.OFF or len(levels) > 1
 
 
-def test_pibt_plays_and_every_agent_reaches_goals():
-    boards = stack([lifelong.board(random_board(seed, 8, 12, 8)) for seed in range(3)])
-    reached = pibt.play(boards, jax.random.key(0), 120)
-    assert reached.shape == (3, 12) and reached.min() > 2
-
-
-def test_the_command_prints_throughput_by_agents(tmp_path, capsys):
-    file = tmp_path / "maps.yaml"
-    file.write_text("pair: |-\n  aB\n  bA\ntrio: |-\n  abc\n  ...\n  CAB\n")
-    asked = ["--maps", str(file), "--planner", "pibt", "--lifelong"]
-    picture = tmp_path / "throughput.png"
-    assert score([*asked, "40", "--json", str(tmp_path / "figures.json"), "--picture", str(picture)]) == 0
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    rows = json.loads((tmp_path / "figures.json").read_text())["throughput"]["pibt"]
-    assert [(row["agents"], row["boards"]) for row in rows] == [(2, 1), (3, 1)]
-    trio = lifelong.board(from_text("abc\n...\nCAB", max_size=3))
-    reached = pibt.play(stack([trio]), jax.random.key(0), 40).sum()
-    assert reached > 10 and rows[1]["throughput"] == reached / 40
-    assert f"pibt, 3 agents       1  {reached / 40:.3f}±0.000" in capsys.readouterr().out
-    for wrong, message in (
-        [["0"], "steps = 0 must be a whole number"],
-        [["3", "answers.jsonl"], "no file of answers"],
-        [["3", "--picture", "throughput.jpg"], "throughput.jpg: must end in .png"],
-    ):
-        with pytest.raises(SystemExit):
-            score([*asked, *wrong])
-        error = capsys.readouterr().err
-        assert message in error and error.count("\n") == 1
-
-
 def test_a_plane_shows_the_largest_number_of_goals_that_coincide():
     instance = lifelong.board(from_text(BOARD), np.array([[7, 0], [7, 8]]))
     seen = jax.jit(lambda level: observations.planes(LISTED.reset(level)[0]))(pad(instance, 4, 3))
     assert seen[observations.GOALS].reshape(-1)[7] == 2
-
-
-def endless_state():
-    return LISTED.reset(board())[0]
-
-
-ALONE = build(3, np.isin(np.arange(9), [5, 7]), [0, 8], [1, 8])
-PLAN = Plan(
-    parsable=np.array(True), num_named=np.int32(2), paths=np.zeros((SLOTS, 4), np.int32), lengths=np.ones(SLOTS, int)
-)
-NOWHERE = "the board is lifelong, its agents have goals without end"
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: board(LISTS[:, :1]), "the list of agent 0 has 1 goals: it must have at least 2"),
-        (lambda: board(np.array([[1, 2], [3, ABSENT]])), "the list of agent 1 has 1 goals"),
-        (lambda: board(np.array([[1, 5], [3, 8]])), r"goal 1 of the list of agent 0, \(1,1\), is a hole"),
-        (lambda: board(np.array([[1, 2], [3, 16]])), "goal 1 of the list of agent 1, 16, cannot be reached"),
-        (lambda: board(np.array([[1, ABSENT, 2], [3, 8, 0]])), "goal 1 of the list of agent 0, -1, cannot be reached"),
-        (lambda: board(LISTS.astype(float)), r"tasks are float64 \[3, 4\]: they must be int32 \[3, tasks\]"),
-        (
-            lambda: lifelong.board(from_text(BOARD), LISTS[:1]),
-            r"tasks are int32 \[1, 4\]: they must be int32 \[2, tasks",
-        ),
-        (lambda: board(max_tasks=5), "max_tasks = 5 must be a whole number from 6 on"),
-        (lambda: lifelong.board(ALONE), "agent 1 reaches no cell but its own: it must reach one for its next goal"),
-        (lambda: lifelong.board(from_text("a#A\n.#.\n.#.")), r"goal of agent 0, \(0,2\), cannot be reached from its"),
-        (
-            lambda: stack([from_text(BOARD), lifelong.board(from_text(BOARD))]),
-            "others have none: lifelong.board makes",
-        ),
-        (lambda: solve(board()), NOWHERE),
-        (lambda: pibt.plan(stack([board()]), jax.random.key(0)), NOWHERE),
-        (lambda: pibt.play(stack([from_text(BOARD)]), jax.random.key(0), 9), "needs boards with next goals"),
-        (lambda: verify(board(), PLAN, np.int32(3)), NOWHERE),
-        (lambda: prompt(board(), PromptStyle.GRID), NOWHERE),
-        (lambda: record(board(), "a"), NOWHERE),
-        (lambda: Lake().reset(board()), NOWHERE),
-        (
-            lambda: DRAWN.reset(from_text(BOARD)),
-            "goals = 'drawn' needs a board with next goals: lifelong.board makes one",
-        ),
-        (lambda: DRAWN.step(DRAWN.reset(board())[0], [WAIT] * 3), "goals = 'drawn' is set: step needs a key"),
-        (lambda: Lake().step(endless_state(), [WAIT] * 3), "the state is not of a lake with goals = 'once'"),
-        (lambda: LISTED.step(Lake().reset(from_text(BOARD))[0], [WAIT] * 2), "not of a lake with goals = 'listed'"),
-        (lambda: Lake(goals="listed").step(endless_state(), [WAIT] * 3), "rewards.sparse needs an end"),
-        (
-            lambda: Lake(goals="listed", reward=rewards.cost).step(endless_state(), [WAIT] * 3),
-            "rewards.cost needs an end",
-        ),
-        (lambda: Lake(goals="twice"), "goals = 'twice' must be one of 'once', 'drawn', 'listed'"),
-    ],
-)
-def test_what_has_no_meaning_in_a_lifelong_episode_is_refused_in_one_line(call, message):
-    with pytest.raises(ValueError, match=message) as fault:
-        call()
-    assert "\n" not in str(fault.value)

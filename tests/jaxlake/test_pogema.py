@@ -1,8 +1,11 @@
 """POGEMA's YAML of maps and scenarios: what it says is read, and a fault names the file and the scenario or map."""
 
+import warnings
+
 import pytest
 
 from jaxlake import to_text
+from jaxlake.benchmark.external_maps import read_maps
 from jaxlake.pogema import read_scenarios
 
 MAPS = """
@@ -77,6 +80,15 @@ def test_rules_that_boards_are_not_played_by_here_are_warned_of(files, rule, our
         f"{path}: {key} = {word!r} is read as {ours!r}, as boards are played here"
     ]
     assert list(map(to_text, scenarios.values())) == list(map(to_text, expected.values()))
+
+
+def test_in_lifelong_play_a_rule_is_warned_of_that_gives_no_next_goals(files):
+    with pytest.warns(UserWarning, match="on_target = 'nothing' is read as 'restart', as boards are played here"):
+        read_maps(files(), lifelong=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_maps(files("on_target: nothing", "on_target: restart"), lifelong=True)
+        read_maps(files("  on_target: nothing\n"), lifelong=True)
 
 
 def test_a_byte_order_mark_and_windows_line_ends_change_nothing(files):

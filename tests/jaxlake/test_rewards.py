@@ -83,7 +83,7 @@ def test_shaped_sums_to_the_distance_that_was_won_whatever_was_played():
 
 def test_shaped_without_distances_says_what_it_needs():
     lake = Lake(reward=rewards.shaped())
-    with pytest.raises(ValueError, match="shaped rewards need distances"):
+    with pytest.raises(ValueError, match="the state holds no distances: build the bank with_distances=True"):
         jax.eval_shape(lambda: lake.step(lake.reset(from_text(BOARD))[0], jnp.zeros(2, jnp.int32)))
 
 

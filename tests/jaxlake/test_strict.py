@@ -28,7 +28,7 @@ from tests.support.strict import SETTINGS, settings
 
 FALL = Lake("fall", "end")
 LAKES = (Lake(), FALL)
-ENDLESS = Lake(observe=observations.window(1, distances=True), reward=rewards.shaped(), goals="drawn")
+LIFELONG = Lake(observe=observations.window(1, distances=True), reward=rewards.shaped(), goals="drawn")
 MODES = ("same-step", "next-step")
 
 
@@ -74,13 +74,15 @@ class Shapes:
         self.transition = jax.eval_shape(transition, self.state, self.cells, self.key)
         cells, tasks = side**2, shape(side**2)
         numbers = dict.fromkeys(("first", "count", "place"), self.cells)
-        self.endless = LifelongInstance(**vars(self.board), tasks=tasks, **numbers, board=shape())
+        self.lifelong_board = LifelongInstance(**vars(self.board), tasks=tasks, **numbers, board=shape())
         tables = [shape(1, cells, cells, dtype=jnp.int16), self.fields]
-        self.endless_states = [jax.eval_shape(ENDLESS.reset, self.endless, self.params, table)[0] for table in tables]
-        table = shape(3, cells, cells, dtype=jnp.int16)
-        self.endless_bank = LevelBank(instances=batch(self.endless, 3), distances=table)
-        episodes = AutoReset(ENDLESS)
-        self.endless_episode, _ = jax.eval_shape(episodes.reset, self.endless_bank, self.key, self.params)
+        self.lifelong_states = [
+            jax.eval_shape(LIFELONG.reset, self.lifelong_board, self.params, table)[0] for table in tables
+        ]
+        table = shape(3, 1, cells, cells, dtype=jnp.int16)
+        self.lifelong_bank = LevelBank(instances=batch(self.lifelong_board, 3), distances=table)
+        episodes = AutoReset(LIFELONG)
+        self.lifelong_episode, _ = jax.eval_shape(episodes.reset, self.lifelong_bank, self.key, self.params)
 
     @functools.cache  # noqa: B019
     def face(self, name):
@@ -173,22 +175,22 @@ TRACED = {
     "autoreset.AutoReset.step": lambda s: (
         lambda banks, states, moves, *keys: [
             AutoReset(lake, mode).step(bank, state, moves, key)
-            for lake, bank, state, own in zip((FALL, ENDLESS), banks, states, (keys[:2], keys[2:]), strict=True)
+            for lake, bank, state, own in zip((FALL, LIFELONG), banks, states, (keys[:2], keys[2:]), strict=True)
             for mode, key in zip(MODES, own, strict=True)
         ],
-        *((s.bank, s.endless_bank), (s.state, s.endless_episode), s.cells, *[s.key] * 4),
+        *((s.bank, s.lifelong_bank), (s.state, s.lifelong_episode), s.cells, *[s.key] * 4),
     ),
     "env.Lake.legal_actions": lambda s: (lambda state: [lake.legal_actions(state) for lake in LAKES], s.state),
     "env.Lake.reset": lambda s: (
-        lambda board, endless, *rest: (Lake().reset(board, *rest), ENDLESS.reset(endless, *rest)),
-        *(s.board, s.endless, s.params, s.fields),
+        lambda board, lifelong_board, *rest: (Lake().reset(board, *rest), LIFELONG.reset(lifelong_board, *rest)),
+        *(s.board, s.lifelong_board, s.params, s.fields),
     ),
     "env.Lake.step": lambda s: (
-        lambda state, endless, moves, *keys: [
+        lambda state, lifelong_board, moves, *keys: [
             *(lake.step(state, moves, key) for lake, key in zip(LAKES, keys[:2], strict=True)),
-            *(ENDLESS.step(state, moves, key) for state, key in zip(endless, keys[2:], strict=True)),
+            *(LIFELONG.step(state, moves, key) for state, key in zip(lifelong_board, keys[2:], strict=True)),
         ],
-        *(s.state, s.endless_states, s.cells, *[s.key] * 4),
+        *(s.state, s.lifelong_states, s.cells, *[s.key] * 4),
     ),
     "flood.free_cells": lambda s: (flood.free_cells, s.boards),
     "flood.pack": lambda s: (flood.pack, s.boards.holes),
@@ -203,7 +205,7 @@ TRACED = {
     "levels.distance_tables": lambda s: (lambda *args: [*map(distance_tables, args)], s.board, s.boards),
     "lifelong.next_goals": lambda s: (
         lambda board, arrived, key: [lifelong.next_goals(board, arrived, own) for own in (key, None)],
-        *(s.endless, s.flags, s.key),
+        *(s.lifelong_board, s.flags, s.key),
     ),
     "observations.flat": lambda s: (observations.flat, s.state),
     "observations.one_hot": lambda s: (observations.one_hot, s.state),
@@ -237,7 +239,7 @@ TRACED = {
     "state.Params.as_arrays": lambda s: (Params.as_arrays, s.params),
     "state.State.steps_to_goals": lambda s: (
         lambda states, cells: [State.steps_to_goals(state, cells[:, None]) for state in states],
-        *((s.state, *s.endless_states), s.cells),
+        *((s.state, *s.lifelong_states), s.cells),
     ),
     "verify.first_failure": lambda s: (first_failure, shape(3, 8, dtype=bool)),
     "verify.verify": lambda s: (each(verify, [("makespan",), ()]), s.boards, s.plans, shape(3)),

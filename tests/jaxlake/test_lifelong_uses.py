@@ -1,0 +1,211 @@
+"""Lifelong play by PIBT and by the command, its pictures, and what has no meaning in it."""
+
+import dataclasses
+import json
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlake import (
+    Action,
+    Lake,
+    Plan,
+    PromptStyle,
+    distance_tables,
+    from_text,
+    lifelong,
+    observations,
+    pibt,
+    prompt,
+    rewards,
+    solve,
+    stack,
+    svg,
+    to_text,
+    validate,
+    verify,
+)
+from jaxlake.benchmark import load
+from jaxlake.files import record
+from jaxlake.levels import build
+from jaxlake.score import main as score
+from jaxlake.types import ABSENT
+from tests.support.lifelong_boards import BOARD, DRAWN, LISTED, LISTS, SLOTS, board, random_board
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+UP, DOWN, LEFT, RIGHT, WAIT = Action
+
+
+def test_pibt_plays_and_every_agent_reaches_goals():
+    boards = stack([lifelong.board(random_board(seed, 8, 12, 8)) for seed in range(3)])
+    reached = pibt.play(boards, jax.random.key(0), 120)
+    assert reached.shape == (3, 12) and reached.min() > 2
+
+
+def test_pibt_plays_lists_alike_by_tables_and_by_floods(monkeypatch):
+    boards = [random_board(seed, 4, 3, 3) for seed in range(3)]
+    lists = np.array(
+        [np.random.default_rng(seed).permutation(np.flatnonzero(~boards[seed].holes))[:9] for seed in range(3)]
+    )
+    boards = stack([lifelong.board(each, row.reshape(3, 3)) for each, row in zip(boards, lists, strict=True)])
+    by_tables = pibt.play(boards, jax.random.key(0), 40, "listed")  # two parts, of two boards
+    monkeypatch.setattr(pibt, "_BYTES", 1)
+    assert np.array_equal(pibt.play(boards, jax.random.key(0), 40, "listed"), by_tables) and by_tables.min() > 1
+
+
+def test_a_lifelong_state_is_drawn_and_exported():
+    pytest.importorskip("flatbuffers")
+    instance = board(np.array([[11, 13], [11, 8]]))
+    state, _ = jax.jit(LISTED.reset)(instance)
+    assert observations.text(state) == "a...\n.##.\nb..B\n...#"  # both go there, and the last is drawn
+    assert svg(state.instance, positions=state.positions).count("<circle") >= 4
+    given = (state, np.array([WAIT, WAIT, WAIT]))
+    step = jax.jit(LISTED.step)
+    stored = jax.export.export(step)(*given).serialize()
+    ours, theirs = step(*given), jax.export.deserialize(stored).call(*given)
+    assert jax.tree.all(jax.tree.map(np.array_equal, ours, theirs))
+
+
+def test_the_command_prints_throughput_by_agents(tmp_path, capsys, monkeypatch):
+    file = tmp_path / "maps.yaml"
+    file.write_text("pair: |-\n  aB\n  bA\ncut: |-\n  a.#\n  ###\n  .A#\ntrio: |-\n  abc\n  ...\n  CAB\n")
+    asked = ["--maps", str(file), "--planner", "pibt", "--lifelong"]
+    picture = tmp_path / "throughput.png"
+    assert score([*asked, "40", "--json", str(tmp_path / "figures.json"), "--picture", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    rows = json.loads((tmp_path / "figures.json").read_text())["throughput"]["pibt"]
+    assert [(row["agents"], row["boards"]) for row in rows] == [(2, 1), (3, 1)]
+    trio = lifelong.board(from_text("abc\n...\nCAB", max_size=3))
+    reached = pibt.play(stack([trio]), jax.random.key(0), 40).sum()
+    assert reached > 10 and rows[1]["throughput"] == reached / 40
+    out, err = capsys.readouterr()
+    assert f"pibt, 3 agents       1  {reached / 40:.3f}±0.000" in out
+    fault = "goal of agent 0, (2,1), cannot be reached from its start"
+    assert f"maps: 1 left out as unplayable: cut ({fault})\n" in err
+    monkeypatch.setattr(pibt, "play", None)  # All of these are found before anything is played.
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for wrong, message in (
+        [["0"], "--lifelong = 0 must be a whole number from 1 to 32767"],
+        [["3", "--objective", "makespan"], "--objective is for plans, which --lifelong does without"],
+        [["3", "--max-steps", "9"], "--max-steps is for plans"],
+        [["3", "answers.jsonl"], "no file of answers"],
+        [["3", "--picture", "throughput.jpg"], "throughput.jpg: must end in .png"],
+        [["3", "--picture", "throughput.png"], "matplotlib is not installed"],
+    ):
+        with pytest.raises(SystemExit):
+            score([*asked, *wrong])
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+
+
+def test_the_command_plays_a_fixed_set(tmp_path, monkeypatch):
+    benchmark = load("validation")
+    few = dataclasses.replace(benchmark, ids=benchmark.ids[:3], instances=benchmark.instances[:3])
+    monkeypatch.setattr("jaxlake.score.load", lambda name: few)
+    monkeypatch.setattr(pibt, "play", lambda boards, key, steps: np.full((len(boards), boards.max_agents), steps))
+    figures = tmp_path / "figures.json"
+    assert score(["--set", "validation", "--planner", "pibt", "--lifelong", "7", "--json", str(figures)]) == 0
+    row = {"agents": 2, "boards": 3, "throughput": 2.0, "throughput_se": 0.0}
+    assert json.loads(figures.read_text()) == {"steps": 7, "throughput": {"pibt": [row]}}
+
+
+def lifelong_state():
+    return LISTED.reset(board())[0]
+
+
+def changed(**parts):
+    validate(board().replace(**{name: np.asarray(part, np.int32) for name, part in parts.items()}), lifelong=True)
+
+
+def auto_state():
+    state = lifelong_state()
+    return state.replace(instance=state.instance.replace(tasks=None))
+
+
+ALONE = build(3, np.isin(np.arange(9), [5, 7]), [0, 8], [1, 8])
+PLAN = Plan(
+    parsable=np.array(True), num_named=np.int32(2), paths=np.zeros((SLOTS, 4), np.int32), lengths=np.ones(SLOTS, int)
+)
+NOWHERE = "the board is lifelong, its agents have goals without end"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: board(LISTS[:, :1]), "the list of agent 0 has 1 goals: it must have 2 to 65,536"),
+        (
+            lambda: lifelong.board(from_text(BOARD), np.tile([[11, 0], [3, 8]], (1, 32_769))),
+            "the list of agent 0 has 65,538 goals: it must have 2 to 65,536",
+        ),
+        (lambda: board(np.array([[1, 2], [3, ABSENT]])), "the list of agent 1 has 1 goals"),
+        (lambda: board(np.array([[1, 5], [3, 8]])), r"goal 1 of the list of agent 0, \(1,1\), is a hole"),
+        (lambda: board(np.array([[1, 2], [3, 16]])), "goal 1 of the list of agent 1, 16, cannot be reached"),
+        (
+            lambda: board(np.array([[1, ABSENT, 2], [3, 8, 0]])),
+            "goal 1 of the list of agent 0, -1, pads a list at its end",
+        ),
+        (lambda: board(LISTS.astype(float)), r"tasks are float64 \[3, 4\]: they must be int32 \[3, tasks\]"),
+        (
+            lambda: lifelong.board(from_text(BOARD), LISTS[:1]),
+            r"tasks are int32 \[1, 4\]: they must be int32 \[2, tasks",
+        ),
+        (lambda: board(max_tasks=5), "max_tasks = 5 must be a whole number from 6 on"),
+        (lambda: lifelong.board(ALONE), "agent 1 reaches no cell but its own: it must reach one for its next goal"),
+        (lambda: lifelong.board(from_text("a#A\n.#.\n.#.")), r"goal of agent 0, \(0,2\), cannot be reached from its"),
+        (
+            lambda: stack([from_text(BOARD), lifelong.board(from_text(BOARD))]),
+            "others have none: lifelong.board makes",
+        ),
+        (lambda: solve(board()), NOWHERE),
+        (lambda: pibt.plan(stack([board()]), jax.random.key(0)), NOWHERE),
+        (lambda: pibt.play(stack([from_text(BOARD)]), jax.random.key(0), 9), "needs boards with next goals"),
+        (lambda: pibt.play(board(), jax.random.key(0), 9), "needs boards with next goals: levels.stack of one or more"),
+        (lambda: pibt.play(stack([board()])[:0], jax.random.key(0), 9), "needs boards with next goals: levels.stack"),
+        (
+            lambda: pibt.play(stack([board()]), jax.random.key(0), 9, "once"),
+            "goals = 'once' must be 'drawn' or 'listed'",
+        ),
+        (lambda: to_text(board()), NOWHERE),
+        (lambda: changed(count=[4, 1, 0]), "agent 1 has 1 goals: it must have 2 to 65,536"),
+        (lambda: changed(count=[4, 3, 0]), "agent 1 has 3 goals from task 4 on, of 6"),
+        (lambda: changed(first=[-1, 4, 0]), "agent 0 has 4 goals from task -1 on, of 6"),
+        (lambda: changed(place=[4, 0, 0]), "place 4 of agent 0 must be from 0 on and below its count, 4"),
+        (lambda: changed(tasks=[11, 0, 13, 3, 3, 6]), "among the tasks of agent 1 is a hole or a cell off the board"),
+        (lambda: changed(tasks=[11, ABSENT, 13, 3, 3, 8]), "among the tasks of agent 0 is a hole or a cell off"),
+        (lambda: changed(first=[0, 4]), "first have 2 agent slots and starts 3: they must have as many"),
+        (lambda: distance_tables(3), "3 must be an Instance"),
+        (
+            lambda: LISTED.step(auto_state(), [WAIT] * 3),
+            "the state is AutoReset's, whose bank has the goals: step it by",
+        ),
+        (
+            lambda: auto_state().steps_to_goals(np.zeros((1, 1), int)),
+            "AutoReset's bank has the distances: state.replace",
+        ),
+        (lambda: verify(board(), PLAN, np.int32(3)), NOWHERE),
+        (lambda: prompt(board(), PromptStyle.GRID), NOWHERE),
+        (lambda: record(board(), "a"), NOWHERE),
+        (lambda: Lake().reset(board()), NOWHERE),
+        (
+            lambda: DRAWN.reset(from_text(BOARD)),
+            "goals = 'drawn' needs a board with next goals: lifelong.board makes one",
+        ),
+        (lambda: DRAWN.step(DRAWN.reset(board())[0], [WAIT] * 3), "goals = 'drawn' is set: step needs a key"),
+        (lambda: Lake().step(lifelong_state(), [WAIT] * 3), "the state is not of a lake with goals = 'once'"),
+        (lambda: LISTED.step(Lake().reset(from_text(BOARD))[0], [WAIT] * 2), "not of a lake with goals = 'listed'"),
+        (lambda: Lake(goals="listed"), "rewards.sparse needs an end, which goals = 'listed' has not"),
+        (lambda: Lake(goals="drawn", reward=rewards.cost), "rewards.cost needs an end, which goals = 'drawn' has not"),
+        (
+            lambda: Lake(goals="listed", reward=lambda now: 2 * rewards.cost(now)).step(lifelong_state(), [WAIT] * 3),
+            "rewards.cost needs an end",
+        ),
+        (lambda: Lake(goals="twice"), "goals = 'twice' must be one of 'once', 'drawn', 'listed'"),
+    ],
+)
+def test_what_has_no_meaning_in_a_lifelong_episode_is_refused_in_one_line(call, message):
+    with pytest.raises(ValueError, match=message) as fault:
+        call()
+    assert "\n" not in str(fault.value)
