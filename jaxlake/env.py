@@ -234,12 +234,12 @@ def _check(instance: Instance, params: Params, distances: Array | None, goals: G
         raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(instance)):
         levels.validate(instance, is_lifelong)
-    shape, cells = np.shape(distances), instance.max_size**2
-    is_table = is_lifelong and shape[1:] == (cells, cells)
-    if distances is not None and shape != (instance.max_agents, cells) and not is_table:
-        table = f", or [1, {cells}, {cells}] of distance_tables" if is_lifelong else ""
-        must = f"[{instance.max_agents}, {cells}]{table}"
-        raise ValueError(f"distances have the shape {list(shape)}: it must be {must}")
+    if distances is not None:
+        shape, cells = np.shape(distances), instance.max_size**2
+        field = (instance.max_agents, cells)
+        if shape != field and not (is_lifelong and shape[1:] == (cells, cells)):
+            table = f", or [1, {cells}, {cells}] of distance_tables" if is_lifelong else ""
+            raise ValueError(f"distances have the shape {list(shape)}: it must be {list(field)}{table}")
     for name, number in vars(params).items():
         if np.ndim(number):
             raise ValueError(

@@ -312,7 +312,7 @@ def _faults(batch: Instance) -> list[tuple[Array, str]]:
         tasks, first, goals = (np.asarray(part, np.int64) for part in (batch.tasks, batch.first, batch.count))
         ends, room = first + goals, tasks.shape[1]
         inside = np.where((tasks >= 0) & (tasks < side * side), tasks, 0)
-        wrong = (tasks != inside) | np.take_along_axis(holes | off_board, inside, axis=1)
+        wrong = (tasks != inside) | np.take_along_axis(np.asarray(holes | off_board), inside, axis=1)
         before = np.pad(np.cumsum(wrong, axis=1), ((0, 0), (1, 0)))  # how many wrong ones are before each task
         begin, end = (np.take_along_axis(before, np.clip(edge, 0, room), axis=1) for edge in (first, ends))
         few_or_many, placed = (goals < 2) | (goals > MAX_GOALS), (batch.place >= 0) & (batch.place < goals)

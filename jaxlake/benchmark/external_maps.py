@@ -1,7 +1,7 @@
 """Scenarios of other projects as a set to score: read, and solved, or bounded where a board is beyond the solver."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,11 @@ MAPS_HELP = "or scenarios of other projects: POGEMA's .yaml, or MovingAI's .scen
 AGENTS_HELP = "with --maps: the first N agents of each scenario (default: all; of a .scen 2 to 5, on large maps to 128)"
 """Help of ``--agents``."""
 
-_READERS = {".yaml": pogema.read_scenarios, ".yml": pogema.read_scenarios, ".scen": movingai.read_scenarios}
+_READERS: dict[str, Callable[..., dict[str, Instance]]] = {
+    ".yaml": pogema.read_scenarios,
+    ".yml": pogema.read_scenarios,
+    ".scen": movingai.read_scenarios,
+}
 
 
 def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmark:
