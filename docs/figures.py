@@ -259,16 +259,22 @@ def _save(name: str, drawing: Callable[[Any], Any], subject: Any) -> None:
 
 
 def read_horizon(path: Path) -> dict[str, Any]:
-    """Read the long comparison by GRPO, and the one by PPO in ``<path>-ppo`` beside it; draw both in one picture."""
+    """Read the long comparison by GRPO, and the one by PPO in ``<path>-ppo`` if there is one; draw both in one picture.
+
+    Only seeds count that all engineers have.
+    """
     folders = {"GRPO": path, "PPO": path.with_name(f"{path.name}-ppo")}
     found: dict[str, Any] = {"about": "python -m rl.compare --config configs/compare/horizon.yaml"}
     drawn = {}
     for learner, folder in folders.items():
-        result = comparisons.read(folder)
-        curves = {name: 100 * np.array([run.curve for run in result.runs[name].values()], float) for name in HORIZON}
-        fails = _failures([folder / "arms" / "checkpoint" / f"seed{seed}" for seed in result.runs["checkpoint"]])
-        found[learner.lower()] = {name: _at_rounds(own) for name, own in curves.items()} | _last(fails)
-        drawn[learner] = curves, fails
+        runs = comparisons.read(folder).runs if folder.exists() else {}
+        seeds = sorted(set.intersection(*(set(runs.get(name, ())) for name in HORIZON)))
+        if seeds:
+            curves = {name: 100 * np.array([runs[name][seed].curve for seed in seeds], float) for name in HORIZON}
+            fails = _failures([folder / "arms" / "checkpoint" / f"seed{seed}" for seed in seeds])
+            rows = {name: _at_rounds(own) for name, own in curves.items()}
+            found[learner.lower()] = {"seeds": len(seeds)} | rows | _last(fails)
+            drawn[learner] = curves, fails
     _save("horizon.png", _horizon, drawn)
     return found
 
@@ -284,8 +290,8 @@ def _horizon(drawn: Mapping[str, Any]) -> Figure:
 
     Above, the share of boards solved by who designs them; below, by which check greedy plays fail with its own designs.
     """
-    figure = Figure(figsize=(10.6, 5.6))
-    panels = figure.subplots(2, 2, sharex=True, sharey="row")
+    figure = Figure(figsize=(10.6 if len(drawn) > 1 else 7.4, 5.6))
+    panels = figure.subplots(2, len(drawn), sharex=True, sharey="row", squeeze=False)
     colours = (style.BLUE, style.GREEN, style.GREY, style.PURPLE)
     for (above, below), (learner, (curves, fails)) in zip(panels.T, drawn.items(), strict=True):
         for (name, own), colour in zip(curves.items(), colours, strict=True):
@@ -297,8 +303,8 @@ def _horizon(drawn: Mapping[str, Any]) -> Figure:
         below.set_xlabel("after round")
     for row, words in zip(panels, ("boards solved, %", "greedy plays that fail, %"), strict=True):
         row[0].set(ylabel=words, ylim=(0, None))
-        row[1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
-    figure.subplots_adjust(0.06, 0.1, 0.68, 0.94, wspace=0.08, hspace=0.12)
+        row[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
+    figure.subplots_adjust(0.075, 0.1, 0.68 if len(drawn) > 1 else 0.6, 0.94, wspace=0.08, hspace=0.12)
     return figure
 
 
