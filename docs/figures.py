@@ -272,17 +272,28 @@ def read_horizon(path: Path) -> dict[str, Any]:
         if seeds:
             curves = {name: 100 * np.array([runs[name][seed].curve for seed in seeds], float) for name in HORIZON}
             fails = _failures([folder / "arms" / "checkpoint" / f"seed{seed}" for seed in seeds])
-            rows = {name: _at_rounds(own) for name, own in curves.items()}
-            found[learner.lower()] = {"seeds": len(seeds)} | rows | _last(fails)
+            found[learner.lower()] = {"seeds": len(seeds)} | _at_rounds(curves) | _last(fails)
             drawn[learner] = curves, fails
     _save("horizon.png", _horizon, drawn)
     return found
 
 
-def _at_rounds(curves: np.ndarray) -> dict[str, str]:
-    """Write the mean over the seeds after some rounds, with the least and the largest."""
-    ends = {f"after{count}": curves[:, count - 1] for count in (6, 10, 20, 30) if count <= curves.shape[1]}
-    return {key: f"{x.mean():.1f} [{x.min():.1f} {x.max():.1f}]" for key, x in ends.items()}
+def _at_rounds(curves: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Write by engineer the mean over the seeds after some rounds, with the least and the largest; and a table."""
+    counts = [count for count in (6, 10, 20, 30) if count <= next(iter(curves.values())).shape[1]]
+    rows = {
+        name: {
+            f"after{count}": f"{x.mean():.1f} [{x.min():.1f} {x.max():.1f}]"
+            for count, x in zip(counts, own.T[[c - 1 for c in counts]], strict=True)
+        }
+        for name, own in curves.items()
+    }
+    lines = [
+        f"| boards from | {' | '.join(f'after {count} rounds' for count in counts)} |",
+        "|---" * (1 + len(counts)) + "|",
+    ]
+    lines += [f"| {WORDS[name]} (`{name}`) | {' | '.join(row.values())} |" for name, row in rows.items()]
+    return rows | {"table": "\n".join(lines)}
 
 
 def _horizon(drawn: Mapping[str, Any]) -> Figure:
