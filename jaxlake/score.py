@@ -181,7 +181,8 @@ def _picture(figures: Record) -> bytes:
         known = [row for row in rows if row["agents"] and row[measure] is not None]
         agents, means, errors = ([row[key] for row in known] for key in ("agents", measure, f"{measure}_se"))
         # Intervals of 95 %, where tables have the standard error.
-        axes.errorbar(agents, means, [1.96 * error for error in errors], marker="o", capsize=3, label=who.replace("pibt", "PIBT"))
+        bars, name = [1.96 * error for error in errors], who.replace("pibt", "PIBT")
+        axes.errorbar(agents, means, bars, marker="o", capsize=3, label=name)
         axes.set_xticks(agents)
     axes.set(xlabel="agents", ylabel=words, ylim=(0, 1.05 if measure == "success" else None))
     axes.legend()
