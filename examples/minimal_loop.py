@@ -21,7 +21,7 @@ import numpy as np
 import optax
 
 from engineer import RULES, PastRound, evidence_from_verdicts
-from engineer.evidence import add, training_evidence
+from engineer.evidence import add, environment, training_evidence
 from jaxlake import ConflictRule, HoleRule, Instance, Kind, Lake, LakeConfig, Params, Plan, State, observations, verify
 from jaxlake.generate import pool
 from jaxlake.types import ABSENT, STEPS
@@ -136,7 +136,7 @@ def main() -> None:
 
         facts, _ = play_and_verify(network, target.instances, target.solutions.cost, target_key)
         evidence = evidence_from_verdicts(kinds=target.kinds, **facts)  # 4
-        evidence = dataclasses.replace(evidence, training=training_evidence(sums, boards, config))
+        evidence = dataclasses.replace(evidence, training=training_evidence(sums, environment(boards, config)))
         history.append(PastRound(number, LakeConfig.from_dict(boards.realised()), evidence))
         config = design(evidence, history, design_key)  # 5
 
