@@ -22,6 +22,7 @@ from env_speed import POGEMA
 from side_by_side import Peer, environment, read_options, write_rows
 
 from jaxlake import Lake, LakeConfig, Params, distance_fields, distance_tables, generate, lifelong, pibt, rewards
+from jaxlake.state import LifelongState
 from jaxlake.types import Instance, LifelongInstance
 
 STEPS, TASKS = 1000, 30
@@ -79,6 +80,7 @@ def played(board: LifelongInstance, key: jax.Array) -> tuple[jax.Array, jax.Arra
 
     state, _ = LISTED.reset(board, Params(max_steps=STEPS))
     (state, _), (actions, positions) = jax.lax.scan(step, (state, jnp.arange(board.max_agents)), jnp.arange(STEPS))
+    assert isinstance(state, LifelongState)
     return actions, positions, state.goals_reached
 
 
