@@ -185,7 +185,7 @@ def test_a_window_projects_goals_and_shows_how_far_each_cell_is_from_the_agents_
 
 
 def test_a_window_with_distances_needs_a_bank_that_has_them():
-    with pytest.raises(ValueError, match="build the bank with distances"):
+    with pytest.raises(ValueError, match="build the bank with_distances=True"):
         jax.eval_shape(lambda: Lake(observe=observations.window(1, distances=True)).reset(from_text("aA\n..")))
 
 

@@ -36,7 +36,19 @@ DEVICES = {  # what each is made for: devices, and bytes of one
     "smollm2-turns": (1, 16 * USABLE),
     "smollm2-words": (1, 16 * USABLE),
 }
-COMPARISONS = ("tiny", "language", "contexts", "small", "lab", "families", "turns", "turns-ppo", "horizon", "base")
+COMPARISONS = (
+    "tiny",
+    "language",
+    "contexts",
+    "small",
+    "lab",
+    "families",
+    "turns",
+    "turns-ppo",
+    "horizon",
+    "smollm2",
+    "base",
+)
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 
 
