@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from env_speed import POGEMA
-from side_by_side import Peer, environment, read_options, write_rows
+from side_by_side import connect, interpreter, read_options, write_rows
 
 from jaxlake import Lake, LakeConfig, Params, distance_fields, distance_tables, generate, lifelong, pibt, rewards
 from jaxlake.state import LifelongState
@@ -32,25 +32,30 @@ LISTED = Lake(observe=lambda state: (), reward=rewards.reached, goals="listed")
 
 def main() -> None:
     options = read_options(__doc__, quick="one board, which is 1,000 joint actions", peers=True)
-    python = environment(options.peers / "pogema_random", POGEMA, install=not options.quick)
+    python = interpreter(options.peers / "pogema_random", POGEMA, install=not options.quick)
     rng, rows = np.random.default_rng(0), []
     for number in range(1 if options.quick else 10):
         config = LakeConfig.uniform(["16x12"], hole=(number % 4 + 1) / 10, wait=0.0)
         board = generate(config, jax.random.key(number), 1, exact=False).instances[0]
         tasks = random_tasks(board, rng)
         actions, positions, reached = jax.device_get(played(lifelong.board(board, tasks), jax.random.key(number)))
-        with Peer("pogema_lifelong.py", python=python) as process:
-            theirs = process.ask(
+        ours = reached.sum() / STEPS
+        row = {"name": f"board {number}", "ours": ours, "peer": None, "ratio": None, "target": None, "met": None}
+        with connect("pogema_lifelong.py", python=python) as process:
+            theirs = process and process.ask(
                 rows=["".join(".#"[hole] for hole in row) for row in np.reshape(board.holes, (16, 16)).astype(int)],
                 starts=cells(board.starts),
                 goals=[cells(row) for row in tasks],
                 actions=TO_POGEMA[actions].tolist(),
             )
-        same = theirs["cells"] == cells(positions) and theirs["reached"] == reached.tolist()
-        throughput = reached.sum() / STEPS
-        verdict = "as in POGEMA" if same else "POGEMA differs"
-        print(f"board {number}: {len(actions):,} joint actions, {throughput:.3f} goals a step: {verdict}", flush=True)
-        rows.append({"name": f"board {number}", "throughput": throughput, "actions": len(actions), "met": bool(same)})
+        verdict = ""
+        if theirs:
+            same = theirs["cells"] == cells(positions) and theirs["reached"] == reached.tolist()
+            peer = sum(theirs["reached"]) / STEPS
+            row |= {"peer": peer, "ratio": ours / peer, "met": same}
+            verdict = ": as in POGEMA" if same else ": POGEMA differs"
+        print(f"board {number}: {len(actions):,} joint actions, {ours:.3f} goals a step{verdict}", flush=True)
+        rows.append(row)
     write_rows(rows, options.json)
 
 
