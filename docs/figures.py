@@ -267,10 +267,10 @@ def read_horizon(path: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"about": "python -m rl.compare --config configs/compare/horizon.yaml"}
     drawn = {}
     for learner, folder in folders.items():
-        runs = comparisons.read(folder).runs if folder.exists() else {}
-        seeds = sorted(set.intersection(*(set(runs.get(name, ())) for name in HORIZON)))
+        finished = comparisons.read(folder).runs if folder.exists() else {}
+        seeds = sorted(set.intersection(*(set(finished.get(name, ())) for name in HORIZON)))
         if seeds:
-            curves = {name: 100 * np.array([runs[name][seed].curve for seed in seeds], float) for name in HORIZON}
+            curves = {name: 100 * np.array([finished[name][seed].curve for seed in seeds], float) for name in HORIZON}
             fails = _failures([folder / "arms" / "checkpoint" / f"seed{seed}" for seed in seeds])
             found[learner.lower()] = {"seeds": len(seeds)} | _at_rounds(curves) | _last(fails)
             drawn[learner] = curves, fails

@@ -22,7 +22,8 @@ from jaxlake.types import ABSENT, Action, Costs, Instance, LifelongInstance
 
 CLASSIC_SLIP = 2 / 3
 """The slip of the classic frozen lake: the intended direction and its two perpendicular ones, a third each."""
-_MOST_STEPS = np.iinfo(np.int16).max
+MOST_STEPS = np.iinfo(np.int16).max
+"""Of an episode: costs are counted in int16."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +166,7 @@ class Lake:
             losses=state.losses + counts.astype(jnp.int16),
             fallen=state.fallen | outcome.entered_hole if self.holes is HoleRule.FALL else state.fallen,
             terminated=terminated,
-            truncated=state.truncated | ((time >= jnp.minimum(state.params.max_steps, _MOST_STEPS)) & ~terminated),
+            truncated=state.truncated | ((time >= jnp.minimum(state.params.max_steps, MOST_STEPS)) & ~terminated),
         )
         info = _info(
             after, outcome.vertex_conflicts, outcome.swap_conflicts, outcome.blocked, after.fallen ^ state.fallen
@@ -246,7 +247,7 @@ def _check(instance: Instance, params: Params, distances: Array | None, goals: G
                 f"params.{name} has the shape {np.shape(number)}: it must be one number; jax.vmap adds axes"
             )
     if not isinstance(params.max_steps, jax.Array):
-        whole_number("max_steps", params.max_steps, 1, _MOST_STEPS)
+        whole_number("max_steps", params.max_steps, 1, MOST_STEPS)
     slip = params.slip
     if not (slip is None or isinstance(slip, jax.Array) or (is_number(slip) and 0 <= slip <= 1)):
         raise ValueError(f"slip = {short_repr(slip)} must be from 0 to 1")

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxlake import levels
 from jaxlake.arguments import check_key, threefry_key, whole_number
-from jaxlake.env import Lake
+from jaxlake.env import MOST_STEPS, Lake
 from jaxlake.processes import runs_programs
 from jaxlake.record import Array, vary_alike
 from jaxlake.rewards import reached
@@ -147,7 +147,7 @@ def play(instances: Instance, key: Array, steps: int, goals: GoalRule | str = Go
         and another rule of goals.
     """
     check_key(key)
-    steps, goals = whole_number("steps", steps, 1, np.iinfo(np.int16).max), GoalRule(goals)
+    steps, goals = whole_number("steps", steps, 1, MOST_STEPS), GoalRule(goals)
     if goals is GoalRule.ONCE:
         raise ValueError("goals = 'once' must be 'drawn' or 'listed'")
     lake = Lake(observe=_nothing, reward=reached, goals=goals)

@@ -14,6 +14,7 @@ from jaxlake.benchmark import SETS, load, load_maps, score
 from jaxlake.benchmark.external_maps import AGENTS_HELP, MAPS_HELP, read_maps, warn_skipped
 from jaxlake.benchmark.scoring import MEASURES, mean_and_error
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
+from jaxlake.env import MOST_STEPS
 from jaxlake.files import Record, from_json, lines, read_parts, write_whole
 from jaxlake.levels import pad, stack
 from jaxlake.table import Table
@@ -87,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.picture and options.picture.suffix.lower() != ".png":
             raise ValueError(f"--picture {options.picture}: must end in .png")
         if options.lifelong is not None:
-            whole_number("--lifelong", options.lifelong, 1, 32_767)
+            whole_number("--lifelong", options.lifelong, 1, MOST_STEPS)
             for name in ("objective", "max_steps"):
                 if getattr(options, name) != parser.get_default(name):
                     raise ValueError(f"--{name.replace('_', '-')} is for plans, which --lifelong does without")
@@ -134,11 +135,11 @@ def _play(options: argparse.Namespace) -> tuple[Record, list[str]]:
         benchmark = load(options.set)
         name, boards = benchmark.name, dict(zip(benchmark.ids, benchmark.instances, strict=True))
     by_agents: dict[int, list[LifelongInstance]] = {}
-    left_out = []
+    left_out, side = [], max(board.max_size for board in boards.values())
     for title, board in boards.items():
         agents = int(board.num_agents)
         try:
-            own = lifelong.board(pad(board, board.max_size, agents))
+            own = lifelong.board(pad(board, side, agents))  # of one side: each other one compiles anew
         except ValueError as fault:
             left_out.append(f"{title} ({fault})")
         else:
@@ -174,10 +175,13 @@ def _picture(figures: Record) -> bytes:
     """Draw the field's figure as PNG: success, or throughput in lifelong play, by the number of agents."""
     from matplotlib.figure import Figure  # takes a second, and a table needs none
 
-    measure, words = ("throughput", "goals reached a step") if "throughput" in figures else ("success", "boards solved")
+    if "throughput" in figures:
+        players, measure, words = figures["throughput"], "throughput", "goals reached a step"
+    else:
+        players, measure, words = figures["measures"], "success", "boards solved"
     figure = Figure(figsize=(5, 3.4), layout="constrained")
     axes = figure.subplots()
-    for who, rows in figures[measure if measure in figures else "measures"].items():
+    for who, rows in players.items():
         known = [row for row in rows if row["agents"] and row[measure] is not None]
         agents, means, errors = ([row[key] for row in known] for key in ("agents", measure, f"{measure}_se"))
         # Intervals of 95 %, where tables have the standard error.
