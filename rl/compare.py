@@ -17,9 +17,9 @@ from rl.run.tracking import Display
 DESCRIPTION = """\
 Compares engineers by the policies that learn in their environments.
 
-All runs start from one warm start. Each seed has one round 0 for all engineers.
-From there each engineer designs the other rounds, with as many instances and
-steps as the others. At the end every policy answers the boards of the fixed
+All runs start from one warm start. Each seed has one round 0 for all engineers,
+or several first rounds (shared_rounds). From there each engineer designs the
+other rounds, with as many instances and steps as the others. At the end every policy answers the boards of the fixed
 suites, which no training has seen: 2 to 5 agents, all wait subsets.
 
 Rerun the same command to resume. Start it on several machines that share the
@@ -31,7 +31,7 @@ python -m rl.compare --config configs/compare/lab.yaml --jobs 2"""
 LAYOUT = """\
 compare.yaml              every value that affects the result
 start/                    the warm start, a run; in it seed<k>/, round 0 with
-                          each seed
+                          each seed, or all shared rounds
 arms/<engineer>/seed<k>/  the other rounds, a run each; evaluation.json has
                           the answers to the held-out boards
 report/                   paired differences, tables, pictures"""

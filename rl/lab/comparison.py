@@ -11,8 +11,10 @@ from pydantic import Field
 from jaxlake.files import write_whole
 from rl import config as config_
 from rl.config import Config, ConfigError, Count, Section, Values, decisive, flat
+from rl.config.choices import LanguageKind
 from rl.config.types import once_each
 from rl.loop import engineer_factory
+from rl.run.state import needs_reference
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w+.-]*$", description="a folder's name")]
@@ -40,6 +42,9 @@ class Comparison(Section):
     base: str
     overrides: Values = {}
     seeds: Annotated[tuple[Seed, ...], Field(min_length=1), once_each("seed")] = (0, 1, 2, 3, 4)
+    shared_rounds: Count = Field(
+        1, description="first rounds of each seed, which all engineers share; overrides.engineer designs those after 0"
+    )
     baseline: str = Field("fixed_random", description="the engineer that the others are measured against")
     engineers: dict[Name, Values] = Field(min_length=1)
     evaluation: EvaluationSection = EvaluationSection()
@@ -55,11 +60,14 @@ class Resolved(Section):
     """A comparison with every value that decides on its result: the content of `compare.yaml` in its folder.
 
     Attributes:
-      run: the configuration that all engineers share; its seed is the warm start's.
+      shared_rounds: number of rounds of each seed that all engineers share.
+      run: the configuration that all engineers share; its seed is the warm start's, and its engineer designs the shared
+        rounds after round 0.
       engineers: each engineer's changes of `run.engineer`, as the file has them.
     """
 
     seeds: tuple[Seed, ...]
+    shared_rounds: Count = 1
     baseline: str
     engineers: dict[Name, Values]
     evaluation: EvaluationSection
@@ -69,8 +77,23 @@ class Resolved(Section):
         """Return the configuration of one engineer's run with one seed."""
         return self._with_engineer(self.engineers[engineer], f"engineers.{engineer}", seed)
 
-    def configure_shared(self, seed: int, kind: str) -> Config:
-        """Return the configuration that all engineers share; there `kind` decides only on what is kept for later."""
+    def configure_shared(self, seed: int) -> Config:
+        """Return the configuration of the part that all engineers share.
+
+        Its engineer is the run's. If it designs no round there, it is `base` where another needs what this one keeps.
+
+        Raises:
+          ConfigError: if both are needed, to design the shared rounds and to keep the policy of before.
+        """
+        kind = self.run.engineer.kind
+        for engineer in self.engineers if not needs_reference(self.run) else ():
+            if needs_reference(self.configure(engineer, seed)):
+                if self.shared_rounds > 1:
+                    raise ConfigError(
+                        f"engineers.{engineer}: kind = base needs shared_rounds = 1, not {self.shared_rounds}, or "
+                        f"overrides.engineer.kind = base: {kind} does not keep the policy that base designs with"
+                    )
+                kind = LanguageKind.BASE
         return self._with_engineer({"kind": kind}, "the part that all share", seed)
 
     def _with_engineer(self, values: Values, source: str, seed: int) -> Config:
@@ -95,13 +118,20 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
         run = config_.build({"base": comparison.base, **comparison.overrides}, path, source="overrides")
         resolved = Resolved(
             seeds=comparison.seeds,
+            shared_rounds=comparison.shared_rounds,
             baseline=comparison.baseline,
             engineers=comparison.engineers,
             evaluation=comparison.evaluation,
             run=config_.validate(Config, run, "overrides"),
         )
+        shared, count, seed = resolved.shared_rounds, resolved.run.rounds.count, comparison.seeds[0]
+        if shared > max(1, count - 1):
+            raise ConfigError(
+                f"shared_rounds = {shared}: must be less than rounds.count = {count}, so that engineers design a round"
+            )
+        engineer_factory.check(resolved.configure_shared(seed))
         for engineer in comparison.engineers:
-            engineer_factory.check(resolved.configure(engineer, comparison.seeds[0]))
+            engineer_factory.check(resolved.configure(engineer, seed))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return resolved

@@ -7,10 +7,8 @@ import shutil
 from pathlib import Path
 
 from rl.config import Config
-from rl.config.choices import LanguageKind
 from rl.lab.comparison import Resolved
 from rl.run.directory import ORIGIN, RunDirectory
-from rl.run.state import needs_reference
 
 EVALUATION = "evaluation.json"
 """The last file of a run of a comparison; where it is, the run is done."""
@@ -45,18 +43,17 @@ class RunPlan:
 def plan_runs(comparison: Resolved, out: Path) -> list[RunPlan]:
     """List all runs of a comparison in an order in which they can be done: seed after seed, so that early ones compare.
 
-    One warm start; from it round 0 with each seed, the same boards and answers for all engineers; from there each
-    engineer designs the rounds that are left. Without a warm start each seed begins with parameters of its own. All
-    keys come from the seed, so that whatever two engineers ask for alike, they get alike.
+    One warm start; from it the shared rounds with each seed, the same boards and answers for all engineers; from there
+    each engineer designs the rounds that are left. Without a warm start each seed begins with parameters of its own.
+    All keys come from the seed, so that whatever two engineers ask for alike, they get alike.
     """
-    configs = [comparison.configure(engineer, comparison.seeds[0]) for engineer in comparison.engineers]
-    kind = LanguageKind.BASE if any(map(needs_reference, configs)) else comparison.run.engineer.kind
     folder, start = out / "start", None
     if comparison.run.warm_start.steps:
-        start = RunPlan(folder, comparison.configure_shared(comparison.run.seed, kind), None, stop_after=0)
+        start = RunPlan(folder, comparison.configure_shared(comparison.run.seed), None, stop_after=0)
     plans = [] if start is None else [start]
     for seed in comparison.seeds:
-        shared = RunPlan(folder / f"seed{seed}", comparison.configure_shared(seed, kind), start, stop_after=1)
+        config = comparison.configure_shared(seed)
+        shared = RunPlan(folder / f"seed{seed}", config, start, stop_after=comparison.shared_rounds)
         plans.append(shared)
         for engineer in comparison.engineers:
             path = out / "arms" / engineer / f"seed{seed}"

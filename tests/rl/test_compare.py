@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from lab import LAB, whole
+from lab import content as files_of
 from shapes import SMALL_JSON
 
 from jaxlake import benchmark
@@ -18,6 +20,7 @@ from rl.config import ConfigError, RunError
 from rl.lab import comparison, held_out, workers
 from rl.lab.runs import RunPlan, plan_runs
 from rl.learn import grpo_step
+from rl.loop import rounds
 from rl.loop.rounds import execute
 from rl.run.checkpoint import Checkpoints
 from rl.run.directory import RunDirectory
@@ -192,6 +195,17 @@ def test_what_another_process_is_at_is_left_to_it(out):
         (("seeds: [0, 5]", "seeds: [0, 0]"), "seeds = [0, 0]: must hold each seed at most once"),
         (("kind: base,", "kind: base, template: none.md,"), "engineer.template = none.md: cannot be read: No such"),
         (("seeds:", "overrides: {rounds: 3}\nseeds:"), "overrides: rounds is a section, and 3 no section's values"),
+        (("seeds:", "shared_rounds: 0\nseeds:"), "shared_rounds = 0: must be greater than or equal to 1"),
+        (("seeds:", "shared_rounds: 2\nseeds:"), "shared_rounds = 2: must be less than rounds.count = 2"),
+        (("seeds:", "overrides: {engineer: {kind: nobody}}\nseeds:"), 'engineer.kind = "nobody": must be one of'),
+        (
+            ("seeds:", "shared_rounds: 2\noverrides: {engineer: {kind: 'json:nobody'}, rounds: {count: 3}}\nseeds:"),
+            "engineer.kind = json:nobody",
+        ),
+        (
+            ("seeds:", "shared_rounds: 2\noverrides: {rounds: {count: 3}}\nseeds:"),
+            "engineers.by_itself: kind = base needs shared_rounds = 1, not 2, or overrides.engineer.kind = base",
+        ),
     ],
 )
 def test_a_mistake_in_the_file_costs_one_line_and_writes_nothing(tmp_path, capsys, change, message):
@@ -222,6 +236,61 @@ def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path,
     assert "text.max_prompt_tokens = 12 must be at least" in capsys.readouterr().err
     comparison.open_folder(tmp_path / "out", comparison.load(path))
     assert comparison.reopen(tmp_path / "out").run.text.max_prompt_tokens == 56
+
+
+def write_lab(folder: Path) -> Path:
+    """Four rounds of a network; `ladder` designs the second and the third for all."""
+    overrides = {name: LAB[name] for name in ("student", "lake", "validation")}
+    overrides |= {"rounds": {"count": 4, "instances": 16}, "engineer": {"kind": "ladder"}}
+    engineers = {name: {"kind": name} for name in ("targets_only", "ladder")}
+    settings = {"base": "lab.yaml", "overrides": overrides, "seeds": [3], "engineers": engineers, "shared_rounds": 3}
+    settings |= {"baseline": "ladder", "evaluation": {"per_slice": 1}}
+    (folder / "lab.json").write_text(json.dumps(settings))  # which is YAML too
+    return folder / "lab.json"
+
+
+@pytest.mark.heavy
+def test_engineers_go_on_from_shared_rounds_as_if_each_had_made_them_in_an_unbroken_run(tmp_path):
+    """The shared rounds are killed in their second; their engineer's own run is the run that it makes alone."""
+    path, out = write_lab(tmp_path), tmp_path / "out"
+    command = ["--config", str(path), "--out", str(out)]
+    with at_call(rounds, "validate", 3, kill), pytest.raises(Killed):
+        main(command)
+    assert not (out / "start/seed3/rounds/1/evidence.json").exists() and not (out / "arms").exists()
+    assert main(command) == 0
+
+    alone = files_of(whole(tmp_path / "alone", comparison.reopen(out).configure("ladder", 3)))
+    ladder, targets, start = (files_of(out / f"{name}/seed3") for name in ("arms/ladder", "arms/targets_only", "start"))
+    for name in alone:
+        if not name.startswith("best"):
+            assert ladder[name] == alone[name], name
+        if name.startswith(("rounds/0", "rounds/1", "rounds/2")):
+            assert targets[name] == start[name] == alone[name], name
+    assert targets["final/network.npz"] != alone["final/network.npz"]
+    designers = [json.loads(targets[f"rounds/{k}/proposal.json"])["engineer"] for k in range(4)]
+    assert designers == ["random", "ladder", "ladder", "targets_only"]
+    assert [row["data"] for row in json.loads(targets["rounds/3/config.json"]).values()] == [0, 1]
+    directory = RunDirectory(out / "arms/targets_only/seed3", comparison.reopen(out).configure("targets_only", 3))
+    with contextlib.closing(directory):
+        history = directory.checkpoints.progress().history
+    for k, past in enumerate(history):
+        assert past["round"] == k and past["evidence"] == json.loads(targets[f"rounds/{k}/evidence.json"])
+    assert len(history) == 4
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("shared_rounds=2", "shared_rounds was 3, is now 2"),
+        ("overrides.engineer.kind=adarft", "run.engineer.kind was ladder, is now adarft"),
+    ],
+)
+def test_rounds_that_are_shared_otherwise_are_another_comparison(tmp_path, override, message):
+    comparison.open_folder(tmp_path / "out", comparison.load(write_lab(tmp_path)))
+    (tmp_path / "out/start/seed3").mkdir(parents=True)
+    (tmp_path / "out/start/seed3/config.yaml").touch()  # begun
+    with pytest.raises(ConfigError, match=message):
+        comparison.open_folder(tmp_path / "out", comparison.load(write_lab(tmp_path), [override]))
 
 
 API = "{kind: api, template: null, api: {url: 'http://localhost:PORT/v1', model: m}}"

@@ -109,6 +109,23 @@ def test_headroom_captured_is_a_ratio_of_means_worked_by_hand(lab):
     assert rows["fixed_random"]["area"].captured == (0, 0, 0) and rows["hindsight"]["area"].captured == (1, 1, 1)
 
 
+def test_the_area_and_the_headroom_begin_after_the_shared_rounds_and_at_the_baseline(tmp_path):
+    out = fabricate_lab(tmp_path / "lab", LAB, shared_rounds=2, baseline="ladder")
+    read = comparison.read(out)
+    rows = {one.engineer: one for one in findings(read).validated}
+    ladder = rows["ladder"]
+    assert ladder.curves == tuple(map(tuple, LAB["ladder"])), "the shared rounds are drawn"
+    assert ladder.measures["area"] == pytest.approx((0.5 / 2, 1.0 / 2, 0.1 / 2, 0.29 / 2))
+    assert rows["hindsight"].less_baseline["area"].by_seed == pytest.approx((0.7 / 2, 0.1 / 2, 1.2 / 2, 0.91 / 2))
+    assert ladder.headroom["area"].captured == (0, 0, 0)
+    assert rows["fixed_random"].headroom["end"].captured[0] == pytest.approx((0.6 - 1.09) / (2.7 - 1.09))
+    text = " ".join(comparison.to_text(read).split())
+    assert (
+        "Rounds 0 to 1 of a seed are the same for all engineers" in text and "Headroom is hindsight less ladder" in text
+    )
+    assert {one.engineer for one in findings(read).rates} == {"round 1", *LAB}
+
+
 def test_headroom_is_of_the_seeds_that_all_three_have_and_of_more_than_one(tmp_path):
     out = fabricate_lab(tmp_path / "lab", LAB)
     (out / "arms/hindsight/seed3/evaluation.json").unlink()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -35,11 +36,14 @@ def fabricate(
     kinds: Sequence[int | str] = SIZES,
     rounds: int = 2,
     run: Config = CONFIG,
+    **changes: Any,
 ) -> Path:
-    """Write a finished comparison of so many designed rounds; ``boards`` in each slice of agents, size and wait."""
-    resolved = Resolved(
-        seeds=tuple(range(seeds)), baseline="fixed_random", engineers=engineers, evaluation=EvaluationSection(), run=run
-    )
+    """Write a finished comparison of so many rounds after 0; ``boards`` in each slice of agents, size and wait.
+
+    Further arguments are of `Resolved`.
+    """
+    values = {"seeds": tuple(range(seeds)), "baseline": "fixed_random", "engineers": engineers} | changes
+    resolved = Resolved(evaluation=EvaluationSection(), run=run, **values)
     out.mkdir()
     (out / "compare.yaml").write_text(yaml.safe_dump(resolved.model_dump(mode="json"), sort_keys=False))
     cells = [(a, n, w) for a in WAITS for n in SIZES if n >= a for w in WAITS[a] for _ in range(boards)]
@@ -87,14 +91,14 @@ def fabricate(
     return out
 
 
-def fabricate_lab(out: Path, curves: dict[str, list[list[float | None]]]) -> Path:
+def fabricate_lab(out: Path, curves: dict[str, list[list[float | None]]], **changes: Any) -> Path:
     """Write a comparison of networks that play: by engineer and seed the sampled valid share after each round.
 
-    An engineer's kind is its name.
+    An engineer's kind is its name. Further arguments are of `Resolved`.
     """
     by_seed = curves["fixed_random"]
     engineers = {name: {"kind": name} for name in curves}
-    fabricate(out, engineers, len(by_seed), boards=1, rounds=len(by_seed[0]) - 1, run=Config(**LAB))
+    fabricate(out, engineers, len(by_seed), boards=1, rounds=len(by_seed[0]) - 1, run=Config(**LAB), **changes)
     for name, own in curves.items():
         for seed, curve in enumerate(own):
             for k, share in enumerate(curve):

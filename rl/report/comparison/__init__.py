@@ -43,6 +43,7 @@ def _numbers(comparison: ComparisonResult) -> dict[str, Any]:
         "baseline": comparison.baseline,
         "seeds": {name: list(runs) for name, runs in comparison.runs.items()},
         "boards": len(comparison.boards.id),
+        "shared_rounds": comparison.shared_rounds,
         "left_out": list(comparison.left_out),
         **dataclasses.asdict(findings(comparison)),
     }

@@ -12,28 +12,26 @@ from rl.report.comparison.runs import ComparisonResult
 from rl.report.run import RATIOS
 
 VALID, OPTIMAL, SAMPLED = "valid", "optimal", "sampled valid"
-START = "round 0"
-"""The row of the policy that all engineers begin with."""
 END, AREA = "end", "area"
 MEASURES: Mapping[str, Callable[[Sequence[float]], float]] = {
     END: lambda curve: curve[-1],
     AREA: lambda curve: float(np.mean(curve[1:])),
 }
-"""The measures of a validation curve: the share after the last round, and the mean over the designed rounds."""
-FLOOR, CEILING = "fixed_random", "hindsight"
-"""Kinds of engineers between which there is headroom."""
+"""The measures of a validation curve from the last shared round on: the share after the last round, and the mean over
+the designed rounds."""
+CEILING = "hindsight"
+"""Kind of the engineer up to which there is headroom."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Headroom:
-    """The share of the headroom that an engineer captures: (engineer - floor) / (ceiling - floor).
+    """The share of the headroom that an engineer captures: (engineer - baseline) / (ceiling - baseline).
 
-    The floor is the engineer of kind `fixed_random`, the ceiling that of kind `hindsight`; of several of a kind, the
-    first. A ratio of means over the seeds that all three have.
+    The ceiling is the first engineer of kind `hindsight`. A ratio of means over the seeds that all three have.
 
     Attributes:
       seeds: number of these seeds.
-      whole: ceiling less floor on these seeds.
+      whole: ceiling less baseline on these seeds.
       captured: the ratio with the ends of its interval by paired bootstrap over seeds. None where ``whole`` is not
         clearly above 0: there is one seed, or the bootstrap's interval reaches down to 0.
     """
@@ -48,10 +46,10 @@ class Validated:
     """An engineer by the validations of its own runs: shares of samples that are valid, on the boards it designs for.
 
     Attributes:
-      curves: shares by seed after round 0, which all engineers have in common, and after each designed round.
+      curves: shares by seed after each round, of which all engineers have the shared ones in common.
       measures: values of ``MEASURES`` by seed.
       less_baseline: difference from the baseline by measure, on the same seeds; empty without such seeds.
-      headroom: headroom by measure; empty without a floor, a ceiling or common seeds.
+      headroom: headroom by measure; empty without a ceiling or common seeds.
     """
 
     engineer: str
@@ -129,17 +127,17 @@ def _validated(comparison: ComparisonResult) -> Iterator[Validated]:
         if any(len(sampled[seed]) < max(2, len(run.curve)) for seed, run in runs.items()):
             return
         curves[name] = sampled
-    bounds = [curves[name] for kind in (FLOOR, CEILING) if (name := comparison.of_kind(kind))]
-    for name, own in curves.items():
-        against = _by_seed(own, curves[comparison.baseline])
+    last = comparison.shared_rounds - 1
+    designed = {name: {seed: curve[last:] for seed, curve in own.items()} for name, own in curves.items()}
+    baseline, ceiling = designed[comparison.baseline], comparison.of_kind(CEILING)
+    for name, own in designed.items():
+        three = _by_seed(own, baseline, designed[ceiling]) if ceiling else {}
         yield Validated(
             engineer=name,
-            curves=tuple(own.values()),
+            curves=tuple(curves[name].values()),
             measures={measure: tuple(map(of, own.values())) for measure, of in MEASURES.items()},
-            less_baseline={measure: seed_interval(ours - theirs) for measure, (ours, theirs) in against.items()},
-            headroom={measure: _headroom(*three) for measure, three in _by_seed(own, *bounds).items()}
-            if len(bounds) == 2
-            else {},
+            less_baseline={measure: seed_interval(x - y) for measure, (x, y) in _by_seed(own, baseline).items()},
+            headroom={measure: _headroom(*values) for measure, values in three.items()},
         )
 
 
@@ -153,10 +151,10 @@ def _by_seed(*curves: Mapping[int, Sequence[float]]) -> dict[str, list[np.ndarra
     }
 
 
-def _headroom(ours: np.ndarray, floor: np.ndarray, ceiling: np.ndarray) -> Headroom:
-    whole = seed_interval(ceiling - floor)
+def _headroom(ours: np.ndarray, baseline: np.ndarray, ceiling: np.ndarray) -> Headroom:
+    whole = seed_interval(ceiling - baseline)
     known = len(ours) > 1 and whole.low > 0
-    return Headroom(len(ours), whole, ratio_interval(ours - floor, ceiling - floor) if known else None)
+    return Headroom(len(ours), whole, ratio_interval(ours - baseline, ceiling - baseline) if known else None)
 
 
 def metrics(comparison: ComparisonResult) -> tuple[str, ...]:
@@ -171,7 +169,7 @@ def values(answers: Iterable[AnswerColumns], metric: str) -> np.ndarray:
 
 
 def _rates(comparison: ComparisonResult) -> Iterator[Rate]:
-    policies = {START: list(comparison.before.values())}
+    policies = {comparison.start: list(comparison.before.values())}
     policies |= {name: [run.after for run in runs.values()] for name, runs in comparison.runs.items()}
     for metric in metrics(comparison):
         for name, answers in policies.items():

@@ -97,8 +97,8 @@ def _allocation(comparison: ComparisonResult) -> Figure:
 PICTURES: Mapping[str, style.Drawing] = {
     "validation.png": (
         _validation,
-        "The runs' own validation by engineer, the largest area first: share of samples that are valid, after round 0, "
-        "which all have in common, and after each designed round. Thick: mean over the seeds, with Student's 95 % "
+        "The runs' own validation by engineer, the largest area first: share of samples that are valid, after each "
+        "round; the shared ones are the same for all. Thick: mean over the seeds, with Student's 95 % "
         "interval; thin: the seeds; grey: the baseline, and dashed hindsight where there is one.",
     ),
     "differences.png": (

@@ -17,7 +17,7 @@ from rl.lab.held_out import EVALUATION, AnswerColumns, HeldOut, number_cells, re
 from rl.report.run import naming
 
 Curve = tuple[float | None, ...]
-"""Share of samples valid on the run's own validation, after round 0 and each designed round; None: nothing sampled."""
+"""Share of samples valid on the run's own validation after each round, shared ones first; None: nothing sampled."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Boards:
 
 @dataclasses.dataclass(frozen=True)
 class FinishedRun:
-    """A finished run: designs and validations, answers after the first round, which all share, and in the end."""
+    """A finished run: designs and validations, answers after the shared rounds and in the end."""
 
     designs: tuple[LakeConfig, ...]
     curve: Curve
@@ -63,6 +63,7 @@ class ComparisonResult:
     Attributes:
       engineers: settings of each engineer with a finished run, the baseline first.
       runs: runs by engineer, in the order of ``engineers``, and seed.
+      shared_rounds: number of first rounds that all engineers share.
       left_out: names of the runs that are not finished.
     """
 
@@ -71,6 +72,7 @@ class ComparisonResult:
     engineers: Mapping[str, EngineerSection]
     boards: Boards
     runs: Mapping[str, Mapping[int, FinishedRun]]
+    shared_rounds: int
     left_out: tuple[str, ...]
 
     @property
@@ -82,6 +84,11 @@ class ComparisonResult:
     def before(self) -> dict[int, AnswerColumns]:
         """The answers by seed of the policy that all engineers begin with."""
         return {seed: run.before for runs in self.runs.values() for seed, run in runs.items()}
+
+    @property
+    def start(self) -> str:
+        """The row of this policy in tables."""
+        return f"round {self.shared_rounds - 1}"
 
     @property
     def axis_name(self) -> str:
@@ -135,6 +142,7 @@ def read(out: str | Path) -> ComparisonResult:
             np.array(one.boards.wait_subset),
         ),
         runs=runs,
+        shared_rounds=resolved.shared_rounds,
         left_out=tuple(left_out),
     )
 

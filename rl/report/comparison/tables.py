@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
 from rl.judge.statistics import Interval
-from rl.report.comparison.findings import AREA, CEILING, END, FLOOR, MEASURES, START, Headroom, findings, metrics
+from rl.report.comparison.findings import AREA, CEILING, END, MEASURES, Headroom, findings, metrics
 from rl.report.comparison.runs import ComparisonResult
 
 FEW_SEEDS = 5
@@ -27,6 +27,8 @@ def notes(comparison: ComparisonResult) -> Iterator[str]:
         f"{len(comparison.runs)} engineers, {' to '.join(map(str, seeds[:: max(1, len(seeds) - 1)]))} seeds each, "
         f"{len(boards.id):,} held-out boards of sizes {sizes}; measured against {baseline}."
     )
+    if comparison.shared_rounds > 1:
+        yield f"Rounds 0 to {comparison.shared_rounds - 1} of a seed are the same for all engineers."
     if numbers.validated:
         yield (
             "The engineers design for the runs' own validation. Its measures are of valid samples: end is the share "
@@ -38,7 +40,7 @@ def notes(comparison: ComparisonResult) -> Iterator[str]:
     if ceiling and ceiling.headroom:
         whole = ", ".join(f"{name} {_difference(one.whole).rstrip('* ')}" for name, one in ceiling.headroom.items())
         yield (
-            f"Headroom is {ceiling.engineer} less {comparison.of_kind(FLOOR)}, in points: {whole}. "
+            f"Headroom is {ceiling.engineer} less {baseline}, in points: {whole}. "
             "An engineer captures a part of it, in %: a ratio of means over the seeds that all three have, with a "
             "paired bootstrap over seeds; none where it does not put the headroom above 0, or for one seed."
         )
@@ -92,7 +94,7 @@ def _held_out_tables(comparison: ComparisonResult) -> Iterator[Table]:
         yield Table.grid(
             f"{title}, mean over sizes [Wilson]",
             "engineer",
-            [START, *comparison.runs],
+            [comparison.start, *comparison.runs],
             groups,
             lambda *key, shares=shares: shares[key].text(),
         )
