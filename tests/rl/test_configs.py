@@ -43,6 +43,7 @@ COMPARISONS = (
     "small",
     "lab",
     "families",
+    "target",
     "turns",
     "turns-ppo",
     "horizon",
