@@ -163,6 +163,16 @@ def targets_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Arra
     return _even(history, [float(kind in targets) for kind in history[-1].config.kinds])
 
 
+def target_family(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Train on every kind of the families that are validated, all alike, with the ratios of `uniform`.
+
+    So it knows what the target is and nothing else. Not among `RULES`, as it is `uniform` where boards have one family:
+    a comparison names it ``engineer.engineers.rules:target_family``.
+    """
+    families = {row.kind.family for row in evidence.by_kind}
+    return _even(history, [float(kind.family in families) for kind in history[-1].config.kinds])
+
+
 def easy_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Train on the quarter of the kinds that are the easiest, all alike, with the ratios of `uniform`."""
     kinds = history[-1].config.kinds

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engineer import RULES, Hindsight, RuleEngineer
 from engineer.context import PastRound
+from engineer.engineers import rules
 from engineer.evidence import CHECKS, Evidence, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind, read_kinds
@@ -159,6 +160,15 @@ def test_hard_only_is_what_is_validated_and_easy_only_the_easiest_quarter():
     for name in ("targets_only", "easy_only", "agents_ladder"):
         config = design(name, lab(1))
         assert set(config.hole) == {0.25} and set(config.wait) == {0.5}
+
+
+def test_the_targets_family_is_all_of_its_kinds_whatever_their_sides_and_agents():
+    kinds = read_kinds(["3", "rooms5", "corridor5", "corridor5x3", "corridor7x3"])
+    rows = (measured("corridor7x3", 0.1),)
+    past = [PastRound(0, LakeConfig.uniform(kinds, 0.1, 0.2), Evidence(rows, 0.1, 0.0, 4, 20.0, 0.0))]
+    config = rules.target_family(past[-1].evidence, past, KEY)
+    assert given_data(config) == dict.fromkeys(["corridor5", "corridor5x3", "corridor7x3"], pytest.approx(1 / 3))
+    assert set(config.hole) == {0.25} and set(config.wait) == {0.5}
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,10 @@ def test_what_another_process_is_at_is_left_to_it(out):
         (("seeds:", "shared_rounds: 2\nseeds:"), "shared_rounds = 2: must be less than rounds.count = 2"),
         (("seeds:", "overrides: {engineer: {kind: nobody}}\nseeds:"), 'engineer.kind = "nobody": must be one of'),
         (
-            ("seeds:", "shared_rounds: 2\noverrides: {engineer: {kind: 'json:nobody'}, rounds: {count: 3}}\nseeds:"),
+            (
+                "  by_itself: {kind: base, temperature: 1.0}\n",
+                "shared_rounds: 2\noverrides: {engineer: {kind: 'json:nobody'}, rounds: {count: 3}}\n",
+            ),
             "engineer.kind = json:nobody",
         ),
         (
