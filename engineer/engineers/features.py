@@ -34,13 +34,13 @@ def procurl_target(evidence: Evidence, history: Sequence[PastRound], key: jax.Ar
     ProCuRL-Target (Tzannetos et al. 2024) scores a task by Z(c) Z(c*) <psi(c), psi(c*)>; its code has p (1 - p) for Z
     and exp(-distance) of the tasks' parameters for the product, and draws by a softmax. Here targets may all be at 0,
     which would score everything 0: so Z(c*), a constant where the target is one, is left out, and the similarity is the
-    mean of exp(-distance) of `features` over the targets. Data in proportion, a kind's share in the latest round that
-    knew it, and a step of data for every kind, so that none is forgotten, are ours.
+    mean of exp(-distance) of `features` over the targets. Ours too: data in proportion; a kind's share in the latest
+    round that knew it; and a step of data for every kind, by which one that is not known, or was never solved, is seen.
     """
     kinds = history[-1].config.kinds
     targets = features([row.kind for row in evidence.by_kind] or kinds)
     similarity = np.exp(-np.linalg.norm(features(kinds)[:, None] - targets, axis=-1)).mean(axis=1)
-    p = valid_shares(evidence, kinds, history)
+    p = valid_shares(evidence, kinds, history, unknown=0.0)
     weights = p * (1 - p) * similarity
     return with_data(history, weights / (weights.sum() or 1.0) + STEP)
 

@@ -237,16 +237,18 @@ def training_rows(past: PastRound) -> Mapping[Kind, KindEvidence]:
     return {row.kind: row for row in past.evidence.training.by_kind} if past.evidence.training else {}
 
 
-def valid_shares(evidence: Evidence, kinds: Sequence[Kind], history: Sequence[PastRound] = ()) -> np.ndarray:
+def valid_shares(
+    evidence: Evidence, kinds: Sequence[Kind], history: Sequence[PastRound] = (), unknown: float = 0.5
+) -> np.ndarray:
     """Return float ``[kinds]``, the valid share of each kind: `KindEvidence.valid_share` of the validation.
 
     A kind that is not validated has that of its training answers, or of the latest round of ``history`` that knows it,
-    and one without any 0.5.
+    and one without any ``unknown``.
     """
     rows: dict[Kind, KindEvidence] = {}
     for known in (*(past.evidence for past in history), evidence):
         rows |= known_rows(known)
-    return np.array([rows[kind].valid_share if kind in rows else 0.5 for kind in kinds])
+    return np.array([rows[kind].valid_share if kind in rows else unknown for kind in kinds])
 
 
 def known_rows(evidence: Evidence) -> dict[Kind, KindEvidence]:

@@ -66,9 +66,14 @@ def test_procurl_prefers_no_side_of_a_target_and_keeps_the_last_share_of_a_kind(
     assert shares["4"] == shares["8"] > shares["10"] > shares["6"] == 0.005  # never solved: a step, to be seen again
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_procurl_treats_kinds_alike_where_nothing_can_be_learnt(share):
-    rows = tuple(measured(kind, share) for kind in (4, 8, "4x3"))
+def test_procurl_gives_a_kind_that_no_round_knew_a_step():
+    shares = given_data(design("procurl_target", finished(((measured(8, 0.2),), (measured("4x3", 0.5),)))))
+    assert shares["4"] == 0.005 and min(shares["8"], shares["4x3"]) > 0.2
+
+
+@pytest.mark.parametrize(("share", "n"), [(0.0, 100), (1.0, 100), (0.5, 0)])
+def test_procurl_treats_kinds_alike_where_nothing_can_be_learnt_or_is_known(share, n):
+    rows = tuple(measured(kind, share, n) for kind in (4, 8, "4x3"))
     assert design("procurl_target", finished(((), rows))).data == pytest.approx((1 / 3,) * 3, abs=0.005)
 
 
