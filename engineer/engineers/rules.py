@@ -13,7 +13,7 @@ import numpy as np
 
 from engineer.context import PastRound, main_failure, percent
 from engineer.engineers.base import in_steps, legal, with_data
-from engineer.evidence import Evidence, KindEvidence
+from engineer.evidence import Evidence, KindEvidence, wilson
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.kinds import Kind
 
@@ -32,6 +32,8 @@ BETA, ALPHA, ETA = 0.5, 2.0, 50.0
 """AdaRFT's target valid share, sensitivity, and step on a scale of difficulty from 0 to 100."""
 WINDOW, PROMPTS, MASTERED = 4, 8, 0.9
 """RLVE's levels in use, and the prompts and the valid share at the top level that open the next."""
+CONFIDENT, DEVIATIONS = 0.75, 2.0
+"""Lower bound of the valid share at which CACTUS widens its radius, and the bound's standard deviations."""
 NEAREST = 4
 """Kinds that `frontier` trains on. Two or eight in place of four ended within 3 points of it in the lab, of 22."""
 FEW, MOST = 50, 80
@@ -157,6 +159,26 @@ def ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     return with_data(history, [float(top - WINDOW < level <= top) for level in levels])
 
 
+def cactus(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Give equal data to all kinds up to a side, and open the next side where these are solved with confidence.
+
+    CACTUS (Phan et al. 2024) draws goals within a radius of the starts, which grows by one when the completion rate
+    less two of its standard deviations reaches .75. A configuration knows no distance of goals, so the board's side
+    is the radius here. It starts at the smallest side, grows by at most one a round, and never shrinks. The rate is
+    that of a round's training on the kinds within; its bound is Wilson's, with a prompt's answers, which are alike,
+    counted as one: the source has the deviation of its last 50 epochs, and a round is one.
+    """
+    kinds, opened = history[-1].config.kinds, 0
+    sides = sorted({kind.size for kind in kinds})
+    for past in history:
+        within = [row for kind, row in training_rows(past).items() if row.n and kind.size <= sides[opened]]
+        prompts = sum(row.groups for row in within)
+        solved = prompts * sum(row.valid for row in within) / max(1, sum(row.n for row in within))
+        if wilson(solved, prompts, DEVIATIONS)[0] >= CONFIDENT:
+            opened = min(opened + 1, len(sides) - 1)
+    return with_data(history, [float(kind.size <= sides[opened]) for kind in kinds])
+
+
 def targets_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Train on what is validated and nothing else, all kinds alike, with the ratios of `uniform`: hard only."""
     targets = {row.kind for row in evidence.by_kind}
@@ -225,13 +247,18 @@ def training_rows(past: PastRound) -> Mapping[Kind, KindEvidence]:
     return {row.kind: row for row in past.evidence.training.by_kind} if past.evidence.training else {}
 
 
-def valid_shares(evidence: Evidence, kinds: Sequence[Kind]) -> np.ndarray:
+def valid_shares(
+    evidence: Evidence, kinds: Sequence[Kind], history: Sequence[PastRound] = (), unknown: float = 0.5
+) -> np.ndarray:
     """Return float ``[kinds]``, the valid share of each kind: `KindEvidence.valid_share` of the validation.
 
-    A kind that is not validated has that of its training answers, and one without any 0.5.
+    A kind that is not validated has that of its training answers, or of the latest round of ``history`` that knows it,
+    and one without any ``unknown``.
     """
-    rows = known_rows(evidence)
-    return np.array([rows[kind].valid_share if kind in rows else 0.5 for kind in kinds])
+    rows: dict[Kind, KindEvidence] = {}
+    for known in (*(past.evidence for past in history), evidence):
+        rows |= known_rows(known)
+    return np.array([rows[kind].valid_share if kind in rows else unknown for kind in kinds])
 
 
 def known_rows(evidence: Evidence) -> dict[Kind, KindEvidence]:

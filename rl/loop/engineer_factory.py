@@ -42,7 +42,7 @@ from rl.config import (
     TextSection,
     extensions,
 )
-from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
+from rl.config.choices import MODELS, PILOTED, SHUFFLED, BranchKind, GateAction, LanguageKind
 from rl.config.training import RoundsSection
 from rl.judge import validation
 from rl.model.context import read_context
@@ -90,7 +90,6 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
     config = student.config
     settings, context = config.engineer, read_context(config.engineer)
     training = bookkeeping(config.rounds, student.training_summary)
-    pilot = functools.partial(validation.pilot, student, recorder)
     engineer: Engineer
     if settings.kind == BranchKind.HINDSIGHT:
         assert isinstance(student, BranchingStudent)  # as Config makes sure
@@ -107,6 +106,7 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
             written = text_engineer(settings, context, training, generate, tokenizer)
         engineer = dataclasses.replace(written, generate=_recorded(recorder, written.generate))
     if settings.gate is not GateAction.OFF:
+        pilot = functools.partial(validation.pilot, student, recorder) if settings.gate in PILOTED else None
         engineer = Gated(engineer, pilot, mix=settings.gate is GateAction.MIX)
     return engineer
 

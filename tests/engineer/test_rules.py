@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import given_data, measured
 
 from engineer import RULES, Hindsight, RuleEngineer
 from engineer.context import PastRound
 from engineer.engineers import rules
-from engineer.evidence import CHECKS, Evidence, KindEvidence, TrainingEvidence
+from engineer.evidence import Evidence, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind, read_kinds
 
@@ -21,13 +22,6 @@ KINDS = tuple(map(Kind.of, SIZES))
 RANDOM = LakeConfig(SIZES, (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4), (0.3, 0.4, 0.5, 0.6))
 REDESIGNED = LakeConfig(SIZES, (0.25, 0.25, 0.25, 0.25), (0.123, 0.2, 0.2, 0.2), (0.1, 0.1, 0.1, 0.1))
 KEY = jax.random.key(3)
-
-
-def measured(kind: Kind | int | str, share: float, n: int = 100, **more) -> KindEvidence:
-    """A row with this greedy and sampled valid share."""
-    failures = dict.fromkeys(CHECKS, 0) | {"goal_reached": n - round(share * n)}
-    more = {"sampled_valid": share if n else None, "groups": n // 5} | more
-    return KindEvidence(Kind.of(kind), n, round(share * n), 0, failures, failures, **more)
 
 
 def validation(*shares: float, training: tuple[KindEvidence, ...] | None = None) -> Evidence:
@@ -139,6 +133,36 @@ def test_the_ladder_starts_at_the_bottom_and_opens_a_level_when_the_top_is_maste
     assert design("ladder", again).data == (0.5, 0.5, 0, 0)  # never down
 
 
+SIDED = LakeConfig.uniform(read_kinds(["3", "4", "4x3", "6"]), 0.1, 0.2)
+
+
+def right(kind: int | str, prompts: int, share: float = 1.0) -> KindEvidence:
+    """A row of five answers to each of so many prompts."""
+    return measured(kind, share, 5 * prompts)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "share", "opened"), [(12, 1.0, True), (11, 1.0, False), (100, 0.84, True), (100, 0.82, False)]
+)
+def test_cactus_opens_the_next_side_once_the_bound_is_at_three_quarters(prompts, share, opened):
+    """Twelve prompts without a fault have a bound of 12 / (12 + 2 x 2) = .75; 84 of 100 have .75, 82 have .73."""
+    history = trained((SIDED, (right(3, prompts, share), right(6, 100))))  # what is wider does not count
+    expected = (1 / 3, 1 / 3, 1 / 3, 0) if opened else (1, 0, 0, 0)
+    assert design("cactus", history).data == pytest.approx(expected, abs=0.01)
+    assert (design("cactus", history).hole, design("cactus", history).wait) == (SIDED.hole, SIDED.wait)
+
+
+def test_cactus_counts_all_kinds_within_and_never_narrows():
+    opened, failing = (SIDED, (right(3, 50),)), (SIDED, tuple(right(kind, 50, 0.0) for kind in (3, 4, "4x3", 6)))
+    mixed = (SIDED, (right(3, 50), right(4, 50), right("4x3", 50, 0.2)))  # .73 of all
+    passed = (SIDED, (right(3, 50), right(4, 50), right("4x3", 50, 0.8)))  # .93
+    assert given_data(design("cactus", trained(opened, mixed))).keys() == {"3", "4", "4x3"}
+    assert given_data(design("cactus", trained(opened, failing))).keys() == {"3", "4", "4x3"}
+    assert design("cactus", trained(opened, passed)).data == (0.25,) * 4
+    assert design("cactus", trained(opened, passed, passed, failing)).data == (0.25,) * 4
+    assert design("cactus", trained((SIDED, ()))).data == (1, 0, 0, 0)
+
+
 LAB = LakeConfig.uniform(read_kinds(["3", "5", "7", "4x3", "6x3", "5x4", "6x5", "7x5"]), 0.1, 0.2)
 """Kinds with two to five agents."""
 
@@ -147,10 +171,6 @@ def lab(finished: int) -> list[PastRound]:
     """So many finished rounds, validated on five agents."""
     rows = (measured("6x5", 0.0), measured("7x5", 0.0))
     return [PastRound(k, LAB, Evidence(rows, 0.0, 0.0, 4, 20.0, 0.0)) for k in range(finished)]
-
-
-def given_data(config: LakeConfig) -> dict[str, float]:
-    return {str(kind): share for kind, share in zip(config.kinds, config.data, strict=True) if share}
 
 
 def test_hard_only_is_what_is_validated_and_easy_only_the_easiest_quarter():
@@ -245,7 +265,7 @@ configs = st.tuples(
 
 
 @st.composite
-def rows(draw, sizes):
+def drawn_rows(draw, sizes):
     found = []
     for size in sizes:
         n, groups = draw(st.sampled_from((0, 1, 7, 100))), draw(st.sampled_from((0, 1, 20)))
@@ -258,8 +278,8 @@ def rows(draw, sizes):
 def histories(draw):
     past = []
     for k in range(draw(st.integers(1, 4))):
-        evidence = Evidence(draw(rows(SIZES)), None, None, 0, 0.0, 0.0)
-        training = draw(st.none() | st.lists(st.sampled_from(SIZES), unique=True).map(sorted).flatmap(rows))
+        evidence = Evidence(draw(drawn_rows(SIZES)), None, None, 0, 0.0, 0.0)
+        training = draw(st.none() | st.lists(st.sampled_from(SIZES), unique=True).map(sorted).flatmap(drawn_rows))
         training = training if training is None else TrainingEvidence(training, ())
         past.append(PastRound(k, draw(configs), dataclasses.replace(evidence, training=training)))
     return past

@@ -97,6 +97,28 @@ def test_measures_of_a_validation_curve_worked_by_hand(lab):
     assert rows["fixed_random"].less_baseline["end"].mean == 0
 
 
+def test_every_table_of_differences_has_what_was_detectable_and_marks_what_lies_below(out, read, lab):
+    for one in (read, lab):
+        tables = [table for table in comparison.tables(one) if "points above" in table.title]
+        assert tables and all("detectable" in (*table.header, *table.title.split()) for table in tables)
+    (end,) = [table for table in comparison.tables(lab) if table.title.startswith("Own validation, end")]
+    rows = {row[0]: row for row in end.rows}
+    # From tables of the noncentral t: at 3 degrees of freedom 80 % power takes 4.2 to 4.3 standard errors.
+    error = 100 * np.std([0.2, 0.2, -0.1, 0.19], ddof=1) / 2
+    assert 3.9 * error < float(rows["ladder"][3]) < 4.5 * error
+    assert rows["ladder"][1].endswith("]~ ") and rows["hindsight"][1].endswith("]* ")
+    by_agents = next(
+        t for t in comparison.tables(read) if t.title.endswith("[bootstrap over seeds and boards] detectable")
+    )
+    shown = {(d.engineer, d.agents): d.interval for d in findings(read).differences if d.metric == "valid"}
+    for row in by_agents.rows:
+        for agents, cell in zip((2, 3, 4, 5, None), row[1:], strict=True):
+            interval = shown[row[0], agents]
+            assert cell.endswith(f" {100 * interval.detectable:.1f}")
+            assert ("~" in cell) == (abs(interval.mean) < interval.detectable)
+    assert "~ marks a difference that is smaller" in " ".join(comparison.to_text(read).split())
+
+
 def test_headroom_captured_is_a_ratio_of_means_worked_by_hand(lab):
     rows = {one.engineer: one.headroom for one in findings(lab).validated}
     ends = {"ladder": 1.09, "fixed_random": 0.6, "hindsight": 2.7}

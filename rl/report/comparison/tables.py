@@ -38,7 +38,7 @@ def notes(comparison: ComparisonResult) -> Iterator[str]:
         yield "Nothing says who designs best: for that the runs' own validations must be sampled (validation.samples)."
     ceiling = next((one for one in numbers.validated if one.engineer == comparison.of_kind(CEILING)), None)
     if ceiling and ceiling.headroom:
-        whole = ", ".join(f"{name} {_difference(one.whole).rstrip('* ')}" for name, one in ceiling.headroom.items())
+        whole = ", ".join(f"{name} {_difference(one.whole).rstrip('*~ ')}" for name, one in ceiling.headroom.items())
         yield (
             f"Headroom is {ceiling.engineer} less {baseline}, in points: {whole}. "
             "An engineer captures a part of it, in %: a ratio of means over the seeds that all three have, with a "
@@ -49,7 +49,8 @@ def notes(comparison: ComparisonResult) -> Iterator[str]:
         "seeds; their bootstrap draws seeds and boards. * marks a difference whose interval of Student's t over the "
         "seeds excludes 0 too; by chance alone a few of many do. Wilson's intervals know of no other seeds: they are "
         "too narrow to compare engineers by. Detectable is the true difference that Student's interval would find in "
-        "four of five comparisons of as many seeds: what is smaller could not have been seen, and is not excluded."
+        "four of five comparisons of as many seeds: a smaller one could not have been seen, and is not excluded; ~ "
+        "marks a difference that is smaller."
     )
     if len(seeds) > 1:
         yield "Not all engineers have the same seeds yet: compare their differences, which are paired, and no shares."
@@ -101,11 +102,11 @@ def _held_out_tables(comparison: ComparisonResult) -> Iterator[Table]:
         title += f", points above {comparison.baseline}"
         if names:
             yield Table.grid(
-                f"{title} [bootstrap over seeds and boards]",
+                f"{title} [bootstrap over seeds and boards] detectable",
                 "engineer",
                 names,
                 groups,
-                lambda *key, less=less: _difference(less[key]),
+                lambda *key, less=less: f"{_difference(less[key])} {_points(less[key].detectable)}",
             )
         last = list(groups)[-1]
         yield from _seed_table(
@@ -122,8 +123,9 @@ def _seed_table(title: str, less: Mapping[str, Interval]) -> Iterator[Table]:
 
 
 def _difference(interval: Interval) -> str:
-    mark = "*" if interval.is_clear else " "
-    return f"{100 * interval.mean:+.1f} [{100 * interval.low:+.1f} {100 * interval.high:+.1f}]{mark}"
+    is_small = interval.detectable is not None and abs(interval.mean) < interval.detectable
+    marks = "*" * interval.is_clear + "~" * is_small
+    return f"{100 * interval.mean:+.1f} [{100 * interval.low:+.1f} {100 * interval.high:+.1f}]{marks:<2}"
 
 
 def _captured(headroom: Headroom | None) -> str:
