@@ -18,7 +18,7 @@ examples:
 
 import json
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import jax
@@ -30,6 +30,7 @@ from side_by_side import Peer, interpreter, read_options, write_rows
 from jaxlake import Dataset, Lake, LakeConfig, generate, pibt, verify
 from jaxlake.kinds import read_kinds
 from jaxlake.state import Params, State
+from jaxlake.types import Instance
 from rl.config import NetworkSection, PPOSection, StudentSection
 from rl.students.player import network, ppo
 from rl.students.player.actor import lane
@@ -60,8 +61,11 @@ def main() -> None:
     rows = [baseline(test, orders) for orders in (1, 8)]
     rows.append(play_lab(train_lab(rounds=1 if options.quick else None), test))
     python = interpreter(options.peers / "ippo_jaxmarl", PACKAGES, install=not options.quick)
-    curve = learn(python, train, test, requests, updates) if python else []
-    rows += curve[-1:]
+    curve = learn(python, train.instances, test.instances, requests, updates) if python else ()
+    for done, seconds, answer in curve:
+        row = {"name": f"IPPO, {done} updates, {seconds:.0f} s"} | answer
+        show(row)
+    rows += [row] if python else []
     write_rows([{"met": None} | row for row in rows], options.json)
 
 
@@ -131,24 +135,22 @@ def play_lab(parameters: Parameters, test: Dataset) -> dict:
     return row
 
 
-def learn(python: Path, train: Dataset, test: Dataset, requests: int, updates: int) -> list[dict]:
-    """Train, test after each request, and return the rows."""
+def learn(
+    python: Path, train: Instance, test: Instance, requests: int, updates: int
+) -> Iterator[tuple[int, float, dict]]:
+    """Train by so many requests; yield updates and seconds so far and the peer's answer after each."""
     with tempfile.TemporaryDirectory() as scratch:
         files = {"levels": Path(scratch) / "train.npz", "test_levels": Path(scratch) / "test.npz"}
         for path, part in zip(files.values(), (train, test), strict=True):
-            np.savez(path, **vars(part.instances))
+            np.savez(path, **vars(part))
         settings = SETTINGS | {"updates": updates, "anneal_over": requests * updates}
         settings |= {name: str(path) for name, path in files.items()}
-        rows, seconds = [], 0.0
+        seconds = 0.0
         with Peer("ippo_jaxmarl.py", json.dumps(settings), python=python) as peer:
             for request in range(1, requests + 1):
                 answer = peer.ask()
-                steps = updates * SETTINGS["steps"] * SETTINGS["environments"]
-                seconds += steps / answer["rate"]
-                row = {"name": f"IPPO, {request * updates} updates, {seconds:.0f} s"} | answer
-                show(row)
-                rows.append(row)
-    return rows
+                seconds += updates * SETTINGS["steps"] * SETTINGS["environments"] / answer["rate"]
+                yield request * updates, seconds, answer
 
 
 def show(row: dict) -> None:

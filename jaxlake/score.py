@@ -17,6 +17,7 @@ from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
 from jaxlake.env import MOST_STEPS
 from jaxlake.files import Record, from_json, lines, read_parts, write_whole
 from jaxlake.levels import pad, stack
+from jaxlake.rules import GoalRule
 from jaxlake.table import Table
 from jaxlake.text import answer
 from jaxlake.types import MAX_ANSWER_STEPS, LifelongInstance, Objective
@@ -28,6 +29,7 @@ examples:
   python -m jaxlake.score answers.jsonl --maps scenarios.yaml --planner pibt
   python -m jaxlake.score --maps scenarios.yaml --agents 8 16 --planner pibt
   python -m jaxlake.score --maps scenarios.yaml --lifelong 1000 --planner pibt
+  python -m jaxlake.score --maps problem.json --lifelong 1000 --planner pibt
 
 The file has a JSON object a line; several lines with one id are samples:
 
@@ -57,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--lifelong",
         type=int,
         metavar="STEPS",
-        help="lets the planner play so many steps in which who arrives gets another goal: goals reached a step",
+        help="lets the planner play so many steps in which who arrives gets another goal: goals reached a step; "
+        "--maps may then be a problem (.json) of the League of Robot Runners, whose tasks are the goals",
     )
     parser.add_argument("--max-steps", type=int, default=MAX_ANSWER_STEPS, help="of a plan (default: %(default)s)")
     parser.add_argument(
@@ -136,10 +139,13 @@ def _play(options: argparse.Namespace) -> tuple[Record, list[str]]:
         name, boards = benchmark.name, dict(zip(benchmark.ids, benchmark.instances, strict=True))
     by_agents: dict[int, list[LifelongInstance]] = {}
     left_out, side = [], max(board.max_size for board in boards.values())
+    have_lists = all(isinstance(board, LifelongInstance) for board in boards.values())
+    goals = GoalRule.LISTED if have_lists else GoalRule.DRAWN
     for title, board in boards.items():
         agents = int(board.num_agents)
         try:
-            own = lifelong.board(pad(board, side, agents))  # of one side: each other one compiles anew
+            board = pad(board, side, agents)  # to one side: each other one compiles anew
+            own = board if isinstance(board, LifelongInstance) else lifelong.board(board)
         except ValueError as fault:
             left_out.append(f"{title} ({fault})")
         else:
@@ -149,7 +155,7 @@ def _play(options: argparse.Namespace) -> tuple[Record, list[str]]:
         raise ValueError(f"{name}: no board can be played, as {left_out[0]}")
     rows = []
     for agents, part in sorted(by_agents.items()):
-        reached = pibt.play(stack(part), seed_key(0), options.lifelong)
+        reached = pibt.play(stack(part), seed_key(0), options.lifelong, goals)
         mean, error = mean_and_error(reached.sum(axis=1) / options.lifelong)
         rows.append({"agents": agents, "boards": len(part), "throughput": mean, "throughput_se": error})
     figures = {"steps": options.lifelong, "throughput": {"pibt": rows}}

@@ -19,6 +19,9 @@ With `test_levels`, such a file too, agents see a window of that radius with the
 coming nearer, and block each other as by default. The answer then also has means over the test levels, each played
 `test_steps` long by the policy's draws: `success` and `arrived`, as shares, and `ratio`, the sum of costs of the solved
 over that of the agents' shortest paths; and the cells `[times, agents]` of the first level.
+
+Levels with lists of goals, a `LifelongInstance`, are lifelong play with goals drawn: agents are paid 1 for each goal
+that they reach, and the answer has only `throughput`, goals that all agents of a test level reach in a step.
 """
 
 import functools
@@ -78,7 +81,6 @@ def lake(settings: SimpleNamespace) -> MultiAgentEnv:
     from jaxlake.env import Lake
     from jaxlake.levels import LevelBank
     from jaxlake.state import Params, State
-    from jaxlake.types import Instance
     from rl.students.player.network import Surroundings, flatten
 
     surroundings = Surroundings(settings.radius, settings.episode_steps)
@@ -86,16 +88,25 @@ def lake(settings: SimpleNamespace) -> MultiAgentEnv:
     def observe(state: State) -> jax.Array:
         return flatten(surroundings(state))
 
-    large = hasattr(settings, "test_levels")
-    rules = many_agents(settings) if large else Lake("fall", "end", observe)
-    bank = LevelBank.build(Instance(**np.load(settings.levels)), with_distances=large)
+    large, levels = hasattr(settings, "test_levels"), read_levels(settings.levels)
+    rules = many_agents(settings, levels) if large else Lake("fall", "end", observe)
+    bank = LevelBank.build(levels, with_distances=large)
     return MultiAgentLake(bank, rules, Params(max_steps=settings.episode_steps))
 
 
-def many_agents(settings: SimpleNamespace) -> Any:
+def read_levels(path: str) -> Any:
+    """Return the levels of a file, with lists of goals where it has them."""
+    from jaxlake.types import Instance, LifelongInstance
+
+    fields = np.load(path)
+    return LifelongInstance(**fields) if "tasks" in fields else Instance(**fields)
+
+
+def many_agents(settings: SimpleNamespace, levels: Any) -> Any:
     """Return the rules and observation for boards of any size."""
     from jaxlake import observations, rewards
     from jaxlake.env import Lake
+    from jaxlake.types import LifelongInstance
 
     window = observations.window(settings.radius, project_goal=True, distances=True)
 
@@ -104,6 +115,8 @@ def many_agents(settings: SimpleNamespace) -> Any:
         near = jnp.clip(seen[:, observations.STEPS_TO_GOAL] / settings.radius, -2, 2)
         return jnp.concatenate([jnp.minimum(seen[:, :4], 1), near[:, None]], axis=1).reshape(len(seen), -1)
 
+    if isinstance(levels, LifelongInstance):
+        return Lake(observe=observe, reward=rewards.reached, goals="drawn")
     nearer = rewards.shaped(0.1)
 
     def reward(transition: Any) -> jax.Array:
@@ -116,12 +129,12 @@ def many_agents(settings: SimpleNamespace) -> Any:
 def tester(settings: SimpleNamespace) -> Callable[[nn.Module, dict], dict]:
     """Return what plays the test levels."""
     from jaxlake.levels import LevelBank
+    from jaxlake.rules import GoalRule
     from jaxlake.state import Params
-    from jaxlake.types import Instance
 
-    rules = many_agents(settings)
-    bank = LevelBank.build(Instance(**np.load(settings.test_levels)), with_distances=True)
-    shortest = np.take_along_axis(np.asarray(bank.distances), bank.instances.starts[..., None], 2)[..., 0].sum(axis=1)
+    levels = read_levels(settings.test_levels)
+    rules = many_agents(settings, levels)
+    bank = LevelBank.build(levels, with_distances=True)
 
     @functools.partial(jax.jit, static_argnums=0)
     def play(network: nn.Module, parameters: dict) -> tuple:
@@ -133,19 +146,24 @@ def tester(settings: SimpleNamespace) -> Callable[[nn.Module, dict], dict]:
         def step(carry: tuple, key: jax.Array) -> tuple:
             state, seen = carry
             policy, _ = network.apply(parameters, seen)
-            state, timestep = jax.vmap(rules.step)(state, policy.sample(seed=key))
+            goal_keys = jax.random.split(jax.random.fold_in(key, 1), len(bank))
+            state, timestep = jax.vmap(rules.step)(state, policy.sample(seed=key), goal_keys)
             return (state, timestep.observation), state.positions[0]
 
         keys = jax.random.split(jax.random.key(7), settings.test_steps)
         (state, _), cells = jax.lax.scan(step, (state, first.observation), keys)
-        home = state.positions == bank.instances.goals
-        return home, state.arrivals.sum(axis=1), jnp.concatenate([bank.instances.starts[:1], cells])
+        return state, jnp.concatenate([bank.instances.starts[:1], cells])
 
     def test(network: nn.Module, parameters: dict) -> dict:
-        home, costs, cells = map(np.asarray, play(network, parameters))
+        state, cells = play(network, parameters)
+        if rules.goals is not GoalRule.ONCE:
+            return {"throughput": float(state.goals_reached.sum(axis=1).mean() / settings.test_steps)}
+        home, costs = np.asarray(state.positions == levels.goals), np.asarray(state.arrivals.sum(axis=1))
+        shortest = np.take_along_axis(np.asarray(bank.distances), levels.starts[..., None], 2)[..., 0].sum(axis=1)
         solved = home.all(axis=1)
         ratio = float(np.mean((costs / shortest)[solved])) if solved.any() else None
-        return {"success": float(solved.mean()), "arrived": float(home.mean()), "ratio": ratio, "cells": cells.tolist()}
+        arrived = float(home.mean())
+        return {"success": float(solved.mean()), "arrived": arrived, "ratio": ratio, "cells": cells.tolist()}
 
     return test
 

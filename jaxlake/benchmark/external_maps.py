@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jaxlake import movingai, pogema
+from jaxlake import league, movingai, pogema
 from jaxlake.fixed_sets import Benchmark, content_hash
 from jaxlake.flood import LARGEST_SIDE, shortest_paths
 from jaxlake.levels import stack
@@ -80,13 +80,15 @@ def read_maps(path: str | Path, agents: Sequence[int] | None = None, lifelong: b
     """Return the instances of a file by name, unsolved; arguments and errors as of ``load_maps``.
 
     ``lifelong`` ones are played by POGEMA's ``on_target: restart``: a UserWarning says where a file has another rule.
+    They may also be a problem of the League of Robot Runners (``.json``), whose boards have lists of goals.
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    if suffix not in _READERS:
-        raise ValueError(f"{path} must end in {', '.join(_READERS)}")
-    rule = ["restart"] if lifelong and _READERS[suffix] is pogema.read_scenarios else []
-    scenarios = _READERS[suffix](path, agents, *rule)
+    readers = _READERS | {".json": league.read_scenarios} if lifelong else _READERS
+    if suffix not in readers:
+        raise ValueError(f"{path} must end in {', '.join(_READERS)}, or for lifelong play in .json")
+    rule = ["restart"] if lifelong and readers[suffix] is pogema.read_scenarios else []
+    scenarios = readers[suffix](path, agents, *rule)
     for name, instance in scenarios.items():
         if (side := int(instance.size)) > LARGEST_SIDE:
             raise ValueError(f"{path}, {name}: the board is {side}x{side}: it must be at most {LARGEST_SIDE} a side")

@@ -105,7 +105,9 @@ def test_the_command_plays_a_fixed_set(tmp_path, monkeypatch):
     benchmark = load("validation")
     few = dataclasses.replace(benchmark, ids=benchmark.ids[:3], instances=benchmark.instances[:3])
     monkeypatch.setattr("jaxlake.score.load", lambda name: few)
-    monkeypatch.setattr(pibt, "play", lambda boards, key, steps: np.full((len(boards), boards.max_agents), steps))
+    monkeypatch.setattr(
+        pibt, "play", lambda boards, key, steps, goals: np.full((len(boards), boards.max_agents), steps)
+    )
     figures = tmp_path / "figures.json"
     assert score(["--set", "validation", "--planner", "pibt", "--lifelong", "7", "--json", str(figures)]) == 0
     row = {"agents": 2, "boards": 3, "throughput": 2.0, "throughput_se": 0.0}

@@ -1,0 +1,167 @@
+"""Problems of the League of Robot Runners: what their files say is played, and a fault names its file and line."""
+
+import json
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+from jaxlake import Instance, league, lifelong, pibt, stack, to_text
+from jaxlake.arguments import seed_key
+from jaxlake.benchmark import load_maps
+from jaxlake.score import main as score
+
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
+# Three columns and four rows, numbered row by row: cell 4 is an obstacle, and 11 a tree.
+MAP = "type octile\nheight 4\nwidth 3\nmap\n...\n.@.\n...\n..T\n"
+AGENTS = "3\n0\n10\n5\n"
+TASKS = "5\n8\n3\n1\n9\n2\n"
+PROBLEM = {
+    "mapFile": "maps/small.map",
+    "agentFile": "agents/small_3.agents",
+    "teamSize": 2,
+    "taskFile": "tasks/small.tasks",
+    "numTasksReveal": 1,
+    "taskAssignmentStrategy": "roundrobin",
+}
+
+
+@pytest.fixture
+def save(tmp_path):
+    """Writes the files of a problem, with changes, and returns its path."""
+
+    def save(agents=AGENTS, tasks=TASKS, map_text=MAP, **changes):
+        problem = {key: value for key, value in (PROBLEM | changes).items() if value is not None}
+        path = tmp_path / "small.json"
+        path.write_text(json.dumps(problem))
+        for name, text in zip(("mapFile", "agentFile", "taskFile"), (map_text, agents, tasks), strict=True):
+            file = tmp_path / PROBLEM[name]
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text)
+        return path
+
+    return save
+
+
+def goals_in_order(board, count):
+    """The first goals of each agent, as cells of the file."""
+    goals = []
+    for _ in range(count):
+        row, column = np.divmod(board.goals, 4)
+        goals.append((row * 3 + column).tolist())
+        board = lifelong.next_goals(board, np.full(board.max_agents, True))
+    return np.transpose(goals).tolist()
+
+
+@pytest.mark.parametrize("agents", [1, 2, 3])
+def test_tasks_are_dealt_as_the_league_says_also_after_their_end(save, agents):
+    """Its rule: the task of robot i after n others is number i + n * (team size), and the file is read over again."""
+    board = league.read_scenarios(save(teamSize=agents))["small"]
+    cells = list(map(int, TASKS.split()))[1:]
+    assert goals_in_order(board, 12) == [[cells[(i + n * agents) % 5] for n in range(12)] for i in range(agents)]
+    row, column = np.divmod([0, 10, 5][:agents], 3)
+    assert board.starts.tolist() == (row * 4 + column).tolist()
+
+
+def test_the_map_is_set_into_a_square(save):
+    board = league.read_scenarios(save())["small"]
+    fields = ("size", "num_agents", "holes", "starts", "goals")
+    classic = Instance(**{name: getattr(board, name) for name in fields})
+    assert to_text(classic) == "a..#\nB#.#\n..A#\n.b##"
+
+
+def test_a_task_of_several_cells_is_as_many_goals(save):
+    path = save(agents=f"# version for LoRR 2024\n{AGENTS}", tasks="# version for LoRR 2024\n3\n8, 3\n1\n9,2,0\r\n")
+    assert goals_in_order(league.read_scenarios(path)["small"], 7) == [[8, 3, 9, 2, 0, 1, 8], [1, 8, 3, 9, 2, 0, 1]]
+
+
+def test_boards_have_the_first_of_the_agents(save):
+    boards = league.read_scenarios(save(), [1, 3])
+    assert {name: len(board.starts) for name, board in boards.items()} == {"small_1ag": 1, "small_3ag": 3}
+    assert goals_in_order(boards["small_3ag"], 2) == [[8, 9], [3, 2], [1, 8]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"taskAssignmentStrategy": "greedy"}, "taskAssignmentStrategy"),
+        (
+            {"taskAssignmentStrategy": None, "version": "2026 LoRR", "delayConfig": {}, "agentCounter": 3},
+            "taskAssignmentStrategy, agentCounter, delayConfig",
+        ),
+    ],
+)
+def test_what_is_played_otherwise_is_warned_of(save, changes, names):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = league.read_scenarios(save())["small"]
+    with pytest.warns(UserWarning, match=f"dealt round-robin, .* whatever {names} may say$") as caught:
+        board = league.read_scenarios(save(**changes))["small"]
+    assert len(caught) == 1 and jax.tree.all(jax.tree.map(np.array_equal, board, expected))
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "fault"),
+    [
+        ({"tasks": "5\n8\n3\n1\n9\n"}, "tasks/small.tasks, line 1", "the count is 5: it must be that of the lines"),
+        (
+            {"tasks": "# LoRR\n\n3\n8\n3\n1\n9\n"},
+            "tasks/small.tasks, line 3",
+            "the count is 3: it must be that of the l",
+        ),
+        ({"agents": ""}, "agents/small_3.agents, line 1", "the count is None"),
+        ({"tasks": "2\n8\n3\n"}, "tasks/small.tasks", "2 tasks for 2 agents: it must have more tasks than agents"),
+        (
+            {"tasks": "3\n8\n4\n1\n"},
+            "tasks/small.tasks, line 3",
+            "4 (row 1, column 1) must be a free cell of the",
+        ),
+        ({"tasks": "3\n8\n0\n1,11\n"}, "tasks/small.tasks, line 4", "11 (row 3, column 2) must be a free cell"),
+        ({"tasks": "3\n8\n12\n1\n"}, "tasks/small.tasks, line 3", "12 (row 4, column 0) must be a free cell"),
+        ({"tasks": "3\n8\n-1\n1\n"}, "tasks/small.tasks, line 3", "'-1' must be whole numbers from 0 on, with commas"),
+        ({"tasks": "3\n8\n1 2\n1\n"}, "tasks/small.tasks, line 3", "'1 2' must be whole numbers from 0 on, with comm"),
+        ({"tasks": "3,3\n8\n1\n1\n"}, "tasks/small.tasks, line 1", "'3,3' must be a whole number from 0 on"),
+        ({"agents": "3\n0\n4\n5\n"}, "agents/small_3.agents, line 3", "4 (row 1, column 1) must be a free cell"),
+        ({"agents": "3\n0\n1,2\n5\n"}, "agents/small_3.agents, line 3", "'1,2' must be a whole number from 0 on"),
+        ({"agents": "3\n0\n0\n5\n"}, "agents/small_3.agents", "agents 0 and 1 have the same start (0,0)"),
+        ({"teamSize": 4}, "small.json", "teamSize = 4 must be a whole number from 1 to 3"),
+        ({"teamSize": None}, "small.json", "teamSize = None must be a whole number from 1 to 3"),
+        ({"taskFile": "tasks/none.tasks"}, "small.json", "taskFile = 'tasks/none.tasks' must be the path of a file"),
+        ({"mapFile": None}, "small.json", "mapFile = None must be the path of a file, from the folder of this one"),
+        ({"agentFile": 3}, "small.json", "agentFile = 3 must be the path of a file"),
+        ({"map_text": "height 1\nwidth 182\nmap\n" + "." * 182}, "small.json", "the board is 182x182: it must be at m"),
+    ],
+)
+def test_a_broken_problem_names_the_file_and_the_fault(save, tmp_path, changes, where, fault):
+    with pytest.raises(ValueError) as error:
+        league.read_scenarios(save(**changes))
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path / where}: {fault}") and "\n" not in message
+
+
+def test_a_goal_out_of_reach_names_the_agent(save):
+    cut = MAP.replace("...\n..T", "@@@\n..T")
+    with pytest.raises(ValueError, match=r"small.tasks: goal 1 of the list of agent 1, \(3,0\), cannot be reached"):
+        league.read_scenarios(save(agents="2\n0\n5\n", tasks="4\n2\n3\n1\n9\n", map_text=cut))
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", "\udcff"])
+def test_what_is_no_json_object_is_one_line(tmp_path, text):
+    path = tmp_path / "small.json"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(ValueError, match=f"^{path}: ") as error:
+        league.read_scenarios(path)
+    assert "\n" not in str(error.value)
+
+
+def test_the_command_plays_a_problem_in_the_order_of_its_tasks(save, tmp_path, capsys):
+    path, figures = save(), tmp_path / "figures.json"
+    assert score(["--maps", str(path), "--planner", "pibt", "--lifelong", "60", "--json", str(figures)]) == 0
+    reached = pibt.play(stack(list(league.read_scenarios(path).values())), seed_key(0), 60, "listed").sum()
+    [row] = json.loads(figures.read_text())["throughput"]["pibt"]
+    assert row["agents"] == 2 and row["throughput"] == reached / 60 and reached > 20
+    assert not capsys.readouterr().err
+    with pytest.raises(ValueError, match="small.json must end in .yaml, .yml, .scen, or for lifelong play in .json"):
+        load_maps(path)
