@@ -70,7 +70,7 @@ def ridge(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> L
     mean, root = posterior(np.reshape(rows, (-1, asked.shape[1])), np.array(logits))
     drawn = asked @ (mean + root @ generator(key).standard_normal(len(mean)))
     rank = np.argsort(np.argsort(np.abs(drawn), kind="stable"))  # p (1 - p) falls with the logit's distance from 0
-    return with_data(history, np.where(rank < NEAREST, 1 / (1 + rank), 0.0))
+    return with_data(history, np.where(rank < NEAREST, 1 / (1 + rank), 0.0).tolist())
 
 
 def posterior(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
