@@ -18,13 +18,13 @@ from jaxlake.arguments import short_repr, whole_number
 from jaxlake.files import Record, from_json, lines
 from jaxlake.flood import LARGEST_SIDE
 from jaxlake.movingai import Cell, PathLike, instance_on_map, read_map, warn_assumption
-from jaxlake.types import ABSENT, MAX_GOALS, LifelongInstance
+from jaxlake.types import ABSENT, MAX_GOALS, Instance
 
 _READ = {"mapFile", "agentFile", "taskFile", "teamSize", "taskAssignmentStrategy", "numTasksReveal", "version"}
 
 
-def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[str, LifelongInstance]:
-    """Read a problem as lifelong boards by name, for ``goals="listed"``; no batch axes, numpy.
+def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[str, Instance]:
+    """Read the boards of a problem by name, each a ``LifelongInstance`` for ``goals="listed"``; no batch axes, numpy.
 
     Of n agents the first gets tasks 0, n, 2 n and so on, the next one 1, n + 1, and after the last task comes task 0,
     as under the League's strategy ``roundrobin``. Each cell of a task is a goal. A UserWarning says which settings have
@@ -40,7 +40,8 @@ def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[
         that is not that of the lines, a cell off the map, on an obstacle or out of reach, no more tasks than agents,
         and a map larger than 181 x 181.
     """
-    path, boards = Path(path), {}
+    path = Path(path)
+    boards: dict[str, Instance] = {}
     try:
         problem = from_json(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
@@ -82,7 +83,9 @@ def _file(path: Path, problem: Record, key: str) -> Path:
 
 def _read_cells(path: Path, blocked: np.ndarray, several: bool) -> list[list[Cell]]:
     """Return the (row, column) cells of each line below the count: one, or at least one where there may be several."""
-    (height, width), rows, count, first = blocked.shape, [], None, f"{path}, line 1"
+    rows: list[list[Cell]] = []
+    count: int | None = None
+    (height, width), first = blocked.shape, f"{path}, line 1"
     for number, line in lines(path.read_text(encoding="utf-8-sig", errors="replace")):
         if line.startswith("#"):
             continue
