@@ -25,7 +25,9 @@ sys.path.insert(0, str(ROOT))
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
 
 
-def read_options(description: str, quick: str, peers: bool = False, only: bool = False) -> argparse.Namespace:
+def read_options(
+    description: str, quick: str, peers: bool = False, only: bool = False, picture: bool = False
+) -> argparse.Namespace:
     """Read a benchmark's --quick and --json.
 
     Args:
@@ -33,6 +35,7 @@ def read_options(description: str, quick: str, peers: bool = False, only: bool =
       quick: what --quick does.
       peers: whether there is --peers, too, for peers with virtual environments of their own.
       only: whether there is --only, too, for benchmarks whose cases take minutes each.
+      picture: whether there is --picture, too.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=quick)
@@ -43,6 +46,8 @@ def read_options(description: str, quick: str, peers: bool = False, only: bool =
         parser.add_argument("--peers", type=Path, default=folder, metavar="DIR", help=text)
     if only:
         parser.add_argument("--only", default="", metavar="TEXT", help="only the cases whose names contain it")
+    if picture:
+        parser.add_argument("--picture", type=Path, metavar="FILE.png", help="also draw it there")
     return parser.parse_args()
 
 
