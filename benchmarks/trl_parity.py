@@ -20,7 +20,6 @@ examples:
       ten steps, one seed, beside the peer if it is installed already
 """
 
-import dataclasses
 import functools
 import json
 import tempfile
@@ -65,7 +64,7 @@ STEPS = (
     "grpo.engineer_every=0",
     f"checkpoint.every_steps={10**6}",
 )
-PACKAGES = ("trl==1.16.0", "torch==2.13.0", "jax", "chex")
+PACKAGES = ("trl==1.16.0", "torch==2.13.0", "jax==0.9.2", "chex")
 
 
 def main() -> None:
@@ -84,8 +83,9 @@ def main() -> None:
                     curves["TRL"].append(peer.ask(**ours.task(), seed=seed)["rewards"])
                     print(f", TRL {last(curves['TRL'][-1]):.3f}", end="", flush=True)
                 print(flush=True)
-    row = compare(curves)
-    print(row)
+    row = compare("mean reward, jaxlake less TRL", curves["jaxlake"], curves["TRL"])
+    low, high = row.get("interval", (None, None))
+    row["met"] = None if low is None else low <= 0 <= high
     if options.picture:
         options.picture.write_bytes(style.draw({"": (picture, "")}, curves)[""].png)
     write_rows([row], options.json)
@@ -96,16 +96,25 @@ def last(rewards: list[float]) -> float:
     return float(np.mean(rewards[-len(rewards) // 5 :]))
 
 
-def compare(curves: dict[str, list[list[float]]]) -> dict[str, object]:
-    """Return the row: the ends of both, their paired difference, its interval, and what it could have shown."""
-    ours, theirs = (np.array([last(rewards) for rewards in curves[name]]) for name in ("jaxlake", "TRL"))
-    row: dict[str, object] = {"name": "mean reward of the last fifth of the steps", "ours": ours.mean()}
-    if not len(theirs):
-        return row | {"peer": None, "ratio": None, "target": None, "met": None}
-    less = seed_interval(ours - theirs)
-    facts = {"difference": less.mean, "interval": [less.t_low, less.t_high], "detectable": less.detectable}
-    met = None if less.t_low is None else less.t_low <= 0 <= less.t_high
-    return row | {"peer": theirs.mean(), "ratio": ours.mean() / theirs.mean(), "target": None, "met": met} | facts
+def compare(name: str, ours: list[list[float]], peer: list[list[float]]) -> dict[str, object]:
+    """Return the row of rewards by seed and step, and print it: both ends, their paired difference with its interval.
+
+    Without a peer's rewards the end of ours alone.
+    """
+    ends = np.array([last(rewards) for rewards in ours])
+    row: dict[str, object] = {"name": name, "ours": float(ends.mean()), "peer": None, "ratio": None}
+    row |= {"target": None, "met": None, "all_steps": float(np.mean(ours))}
+    line = f"{name}: last fifth {row['ours']:.3f}, all steps {row['all_steps']:.3f}"
+    if peer:
+        others = np.array([last(rewards) for rewards in peer])
+        less = seed_interval(ends - others)
+        row |= {"peer": float(others.mean()), "ratio": float(ends.mean() / others.mean())}
+        row |= {"difference": less.mean, "interval": [less.t_low, less.t_high], "detectable": less.detectable}
+        line += f", less {row['peer']:.3f}: {less.mean:+.3f}"
+        if less.t_low is not None:
+            line += f" [{less.t_low:+.3f} {less.t_high:+.3f}], detectable {less.detectable:.3f}"
+    print(line)
+    return row
 
 
 def shared() -> dict[str, object]:

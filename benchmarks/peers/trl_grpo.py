@@ -4,6 +4,7 @@ Arguments: the folder, and JSON of the settings that `trl_parity.py` shares with
 as token numbers, their levels, and a seed. The answer: the mean reward of each step.
 """
 
+import contextlib
 import json
 import sys
 import tempfile
@@ -63,7 +64,8 @@ def train(tokens: list[list[int]], levels: list[str], seed: int) -> dict:
             train_dataset=Dataset.from_dict({"prompt": prompts, "level": levels}),
             processing_class=tokenizer,
         )
-        trainer.train()
+        with contextlib.redirect_stdout(sys.stderr):  # where it prints its metrics as Python's dictionaries
+            trainer.train()
     return {"rewards": [row["reward"] for row in trainer.state.log_history if "reward" in row]}
 
 
