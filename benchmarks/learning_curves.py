@@ -424,7 +424,8 @@ def show(rows: Sequence[Mapping[str, Any]]) -> None:
         silent = f"{100 * row['zero_advantage_before']:.0f} -> {100 * row['zero_advantage_after']:.0f}"
         print(
             f"{row['name']:17} {len(row['seeds']):>5} {greedy:>13} {row['ours']:+5.1f} {row['spread']:6.1f} "
-            f"{sampled:>13} {less:>17} {one:>13} {entropy:>13} {silent:>11} {row['steps']:5.0f} {row['processor_seconds']:11.0f}"
+            f"{sampled:>13} {less:>17} {one:>13} {entropy:>13} {silent:>11} {row['steps']:5.0f} "
+            f"{row['processor_seconds']:11.0f}"
         )
 
 
