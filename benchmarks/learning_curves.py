@@ -113,7 +113,7 @@ class Variant:
     peer: str = "plain"
 
 
-EIGHT = ("grpo.minibatches=4", "grpo.iterations=2")
+EIGHT = ("grpo.minibatches=4", "grpo.iterations=2", "grpo.learning_rate=1e-4")
 
 
 def loss(name: str, *overrides: str) -> Variant:
