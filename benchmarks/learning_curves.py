@@ -8,6 +8,12 @@ name says else; `plain` has the rate of 1e-4. Variants whose steps are dearer
 get fewer of them. "Ours" is a variant's gain of greedy validity in points, the
 peer's that of `plain`. Runs that are finished are kept, and broken ones go on.
 
+The variants of the panel `eight updates` have the losses of `grpo.loss`, with
+the bounds that their authors have, at equal steps: two passes over four parts
+of a step's answers, as with one update the ratio is 1 and losses are alike.
+They are compared with the clipped loss, `updates-8`. `gspo_token` is `gspo`
+where all tokens of an answer share its advantage, and is left out.
+
 `hardest` and `target` bracket what design can do: in all rounds but the first
 the hardest boards alone, or an equal share of those of the validation.
 
@@ -45,6 +51,7 @@ from engineer import PastRound
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
 from rl.config import SHIPPED
+from rl.judge.statistics import seed_interval
 from rl.model.presets import PRESETS
 from rl.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, draw, panels
 
@@ -93,6 +100,7 @@ class Variant:
       steps: of all rounds together, a multiple of their number: fewer, where a step is dearer.
       prompts: boards a step.
       seeds: only seeds below it are run, for what is long.
+      peer: the variant that it is compared with.
     """
 
     name: str
@@ -102,6 +110,15 @@ class Variant:
     steps: int = 75
     prompts: int = 24
     seeds: int = 99
+    peer: str = "plain"
+
+
+EIGHT = ("grpo.minibatches=4", "grpo.iterations=2", "grpo.learning_rate=1e-4")
+
+
+def loss(name: str, *overrides: str) -> Variant:
+    """Return a loss at eight updates a step, beside the clipped one."""
+    return Variant(name, "eight updates", (*EIGHT, *overrides), steps=30, peer="updates-8")
 
 
 # In the order in which they are run: what is most likely to matter comes first. With a bonus or a divergence in the
@@ -134,6 +151,12 @@ VARIANTS = (
     Variant("no-upper-clip", "loss", ("grpo.clip_high=1.0",)),
     Variant("temperature-1.5", "exploration", ("grpo.temperature=1.5",)),
     Variant("model-2m", "size and length", warm=Warm("2m", shape="2m"), steps=24),
+    loss("updates-8"),
+    loss("gspo", "grpo.loss=gspo", "grpo.aggregation=sequence_mean", "grpo.clip_low=3e-4", "grpo.clip_high=4e-4"),
+    loss("cispo", "grpo.loss=cispo", "grpo.clip_low=1"),
+    loss("dppo", "grpo.loss=dppo"),
+    loss("truncated", "grpo.correction=token"),
+    loss("icepop", "grpo.correction=icepop"),
     Variant("exact", "exact credit", EXACT, prompts=96),
     Variant("exact-24x8", "exact credit", (*EXACT, "grpo.samples=8")),
     Variant("exact-250", "exact credit", EXACT, warm=Warm("250", ("warm_start.steps=250",)), prompts=96),
@@ -176,7 +199,8 @@ def main() -> None:
     results = [(variant, runs) for variant, runs in results if runs]
     if not results:
         fail(f"{options.out}: no variant is finished; without --table they are trained")
-    rows = [compare(variant, runs, read_all(options.out, VARIANTS[0], seeds)) for variant, runs in results]
+    by_name = {variant.name: variant for variant in VARIANTS}
+    rows = [compare(variant, runs, read_all(options.out, by_name[variant.peer], seeds)) for variant, runs in results]
     show(rows)
     picture = options.out / "curves.png"
     picture.write_bytes(draw({"curves": (plot, "")}, results)["curves"].png)
@@ -348,10 +372,13 @@ def gain(run: Mapping[str, Any], key: str) -> float:
 
 
 def compare(variant: Variant, runs: Mapping[int, Mapping[str, Any]], peers: Mapping[int, Mapping[str, Any]]) -> dict:
-    """One row: means over the seeds. Met means that more is gained than by `plain` on every seed that both have."""
+    """One row: means over the seeds. Met means that more is gained than by the peer on every seed that both have."""
     both = [seed for seed in runs if seed in peers]
     ours, peer = [gain(run, "greedy") for run in runs.values()], [gain(peers[seed], "greedy") for seed in both]
     mine, theirs = statistics.fmean(ours), statistics.fmean(peer) if peer else float("nan")
+    less = (
+        seed_interval(np.array([gain(runs[s], "sampled") - gain(peers[s], "sampled") for s in both])) if both else None
+    )
     row = {
         "name": variant.name,
         "ours": mine,
@@ -361,6 +388,7 @@ def compare(variant: Variant, runs: Mapping[int, Mapping[str, Any]], peers: Mapp
         "met": all(gain(runs[s], "greedy") > gain(peers[s], "greedy") for s in both) if both else None,
         "seeds": sorted(runs),
         "spread": max(ours) - min(ours),
+        "sampled_less_peer": less and [less.mean, less.t_low, less.t_high],
         "steps": statistics.fmean(run["steps"] for run in runs.values()),
         "processor_seconds": statistics.fmean(run["processor"] for run in runs.values()),
     }
@@ -376,21 +404,28 @@ def compare(variant: Variant, runs: Mapping[int, Mapping[str, Any]], peers: Mapp
 def show(rows: Sequence[Mapping[str, Any]]) -> None:
     print("\n% of validation boards before -> after the rounds, means over the seeds; spread: of the gain, max - min")
     print(
+        "less peer: the sampled gain less that of plain, or of updates-8, with Student's 95 % interval over the seeds"
+    )
+    print(
         "entropy with exact credit: up to the wrong token; no signal: groups whose rewards are equal, which it can use"
     )
     print(
-        f"{'variant':17} {'seeds':>5} {'greedy':>13} {'gain':>5} {'spread':>6} {'sampled':>13} {'one of 8':>13} "
+        f"{'variant':17} {'seeds':>5} {'greedy':>13} {'gain':>5} {'spread':>6} {'sampled':>13} {'less peer':>17} "
+        f"{'one of 8':>13} "
         f"{'entropy':>13} {'no signal %':>11} {'steps':>5} {'processor s':>11}"
     )
     for row in rows:
         greedy, sampled, one = (
             f"{row[f'{key}_before']:5.1f} -> {row[f'{key}_after']:4.1f}" for key in ("greedy", "sampled", "pass")
         )
+        mean, low, high = row["sampled_less_peer"] or (None, None, None)
+        less = "-" if low is None else f"{mean:+.1f} [{low:+.1f} {high:+.1f}]"
         entropy = f"{row['entropy_before']:.3f}->{row['entropy_after']:.3f}"
         silent = f"{100 * row['zero_advantage_before']:.0f} -> {100 * row['zero_advantage_after']:.0f}"
         print(
             f"{row['name']:17} {len(row['seeds']):>5} {greedy:>13} {row['ours']:+5.1f} {row['spread']:6.1f} "
-            f"{sampled:>13} {one:>13} {entropy:>13} {silent:>11} {row['steps']:5.0f} {row['processor_seconds']:11.0f}"
+            f"{sampled:>13} {less:>17} {one:>13} {entropy:>13} {silent:>11} {row['steps']:5.0f} "
+            f"{row['processor_seconds']:11.0f}"
         )
 
 
