@@ -17,7 +17,7 @@ examples:
   python benchmarks/trl_parity.py --picture parity.png
       100 steps, three seeds; installs the peer first, then some ten minutes
   python benchmarks/trl_parity.py --quick
-      ten steps, one seed, beside the peer if it is installed already
+      five steps, one seed, beside the peer if it is installed already
 """
 
 import functools
@@ -48,7 +48,7 @@ from rl.run.tracking import Display
 TINY = ROOT / "configs" / "tiny.yaml"
 PROMPTS, SAMPLES, NEW_TOKENS, CLIP, RATE = 16, 8, 40, 0.2, 3e-4
 KINDS = "lake.kinds=[3,4]"
-START = (KINDS, "warm_start.steps=200", "warm_start.engineer_first=0", "warm_start.engineer_every=0")
+START = (KINDS, "warm_start.engineer_first=0", "warm_start.engineer_every=0")
 STEPS = (
     KINDS,
     "warm_start.steps=0",
@@ -68,11 +68,13 @@ PACKAGES = ("trl==1.16.0", "torch==2.13.0", "jax==0.9.2", "chex")
 
 
 def main() -> None:
-    options = read_options(__doc__, quick="ten steps, one seed; installs nothing", peers=True, picture=True)
-    steps, seeds = (10, 1) if options.quick else (100, 3)
+    options = read_options(
+        __doc__, quick="five steps, one seed, a short warm start; installs nothing", peers=True, picture=True
+    )
+    steps, seeds, taught = (5, 1, 20) if options.quick else (100, 3, 200)
     python = interpreter(options.peers / "trl", PACKAGES, install=not options.quick)
     with tempfile.TemporaryDirectory() as scratch:
-        folder = warm_start(Path(scratch) / "start")
+        folder = warm_start(Path(scratch) / "start", taught)
         with connect("trl_grpo.py", folder, json.dumps(shared()), python=python) as peer:
             curves: dict[str, list[list[float]]] = {"jaxlake": [], "TRL": []}
             for seed in range(seeds):
@@ -130,9 +132,9 @@ def shared() -> dict[str, object]:
     }
 
 
-def warm_start(path: Path) -> Path:
+def warm_start(path: Path, steps: int) -> Path:
     """Teach the tiny model to write plans; return the folder with its parameters in Hugging Face's format."""
-    config = config_.load(TINY, START)
+    config = config_.load(TINY, [*START, f"warm_start.steps={steps}"])
     execute(config, RunDirectory(path, config), Display(quiet=True), Stop(), stop_after=0)
     return path / "final"
 
