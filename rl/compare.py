@@ -19,8 +19,9 @@ Compares engineers by the policies that learn in their environments.
 
 All runs start from one warm start. Each seed has one round 0 for all engineers,
 or several first rounds (shared_rounds). From there each engineer designs the
-other rounds, with as many instances and steps as the others. At the end every policy answers the boards of the fixed
-suites, which no training has seen: 2 to 5 agents, all wait subsets.
+other rounds, with as many instances and steps as the others. At the end every
+policy answers the boards of the fixed suites, which no training has seen: 2 to
+5 agents, all wait subsets.
 
 Rerun the same command to resume. Start it on several machines that share the
 disk to divide the work."""
