@@ -110,7 +110,7 @@ def compare(name: str, ours: list[list[float]], peer: list[list[float]]) -> dict
     if peer:
         others = np.array([last(rewards) for rewards in peer])
         less = seed_interval(ends - others)
-        row |= {"peer": float(others.mean()), "ratio": float(ends.mean() / others.mean())}
+        row |= {"peer": float(others.mean()), "ratio": float(ends.mean() / others.mean()) if others.any() else None}
         row |= {"difference": less.mean, "interval": [less.t_low, less.t_high], "detectable": less.detectable}
         line += f", less {row['peer']:.3f}: {less.mean:+.3f}"
         if less.t_low is not None:
