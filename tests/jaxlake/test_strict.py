@@ -251,7 +251,8 @@ FEW_AND_MANY = ("autoreset.AutoReset.step", "env.Lake.step", "env.Lake.legal_act
 
 UNTRACED = {
     "text, files, pictures and commands": """benchmark board_text commands files fixed_sets kinds league movingai pogema
-        render score table text types.coordinate observations.text view.phrases view.text view.read_move adapters.text""",
+        render score table text types.coordinate observations.text view.phrases view.text view.read_move
+        adapters.text""",
     "numpy or Python alone": """arguments.whole_number arguments.is_number arguments.check_key arguments.short_repr
         config levels.pad levels.build levels.stack levels.validate levels.check_shapes levels.check_unbatched
         levels.check_has_end lifelong.board env.Lake.needs_key
