@@ -38,7 +38,7 @@ def notes(comparison: ComparisonResult) -> Iterator[str]:
         yield "Nothing says who designs best: for that the runs' own validations must be sampled (validation.samples)."
     ceiling = next((one for one in numbers.validated if one.engineer == comparison.of_kind(CEILING)), None)
     if ceiling and ceiling.headroom:
-        whole = ", ".join(f"{name} {_difference(one.whole).rstrip('*~ ')}" for name, one in ceiling.headroom.items())
+        whole = ", ".join(f"{name} {_range(one.whole)}" for name, one in ceiling.headroom.items())
         yield (
             f"Headroom is {ceiling.engineer} less {baseline}, in points: {whole}. "
             "An engineer captures a part of it, in %: a ratio of means over the seeds that all three have, with a "
@@ -125,7 +125,12 @@ def _seed_table(title: str, less: Mapping[str, Interval]) -> Iterator[Table]:
 def _difference(interval: Interval) -> str:
     is_small = interval.detectable is not None and abs(interval.mean) < interval.detectable
     marks = "*" * interval.is_clear + "~" * is_small
-    return f"{100 * interval.mean:+.1f} [{100 * interval.low:+.1f} {100 * interval.high:+.1f}]{marks:<2}"
+    return f"{_range(interval)}{marks:<2}"
+
+
+def _range(interval: Interval) -> str:
+    """Write a difference in points with the ends of its interval."""
+    return f"{100 * interval.mean:+.1f} [{100 * interval.low:+.1f} {100 * interval.high:+.1f}]"
 
 
 def _captured(headroom: Headroom | None) -> str:
