@@ -6,7 +6,7 @@ boards, with a uniform environment, so that only what it changes differs. All
 but those named exact have outcome's credit and a rate of 3e-4, unless their
 name says else; `plain` has the rate of 1e-4. Variants whose steps are dearer
 get fewer of them. "Ours" is a variant's gain of greedy validity in points, the
-peer's that of `plain`. Runs that are finished are kept, and broken ones go on.
+peer's that of `plain`, or of what the variant names. Runs that are finished are kept, and broken ones go on.
 
 The variants of the panel `eight updates` have the losses of `grpo.loss`, with
 the bounds that their authors have, at equal steps: two passes over four parts

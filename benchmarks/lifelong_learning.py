@@ -14,8 +14,6 @@ examples:
       few updates; only a peer that is installed already
 """
 
-import io
-
 import jax
 from lab_speed import PACKAGES
 from large_learning import TEST_STEPS, boards, learn
@@ -23,6 +21,7 @@ from side_by_side import interpreter, read_options, write_rows
 
 from jaxlake import lifelong, pibt, stack
 from jaxlake.types import LifelongInstance
+from rl.report import style
 
 
 def main() -> None:
@@ -39,7 +38,7 @@ def main() -> None:
         print(f"{name:<28} {curve[-1][1]:.3f} goals a step, {curve[-1][1] / planner:.2f} of PIBT's", flush=True)
         rows.append(row(f"{name}: goals a step", curve[-1][1], planner))
     if options.picture:
-        options.picture.write_bytes(picture(curve, planner))
+        options.picture.write_bytes(style.draw({"": (picture, "")}, (curve, planner))[""].png)
     write_rows(rows, options.json)
 
 
@@ -52,19 +51,18 @@ def row(name: str, ours: float, peer: float | None = None) -> dict:
     return {"name": name, "ours": ours, "peer": peer, "ratio": peer and ours / peer, "target": None, "met": None}
 
 
-def picture(curve: list[tuple[int, float]], planner: float) -> bytes:
-    """Draw throughput by updates as PNG."""
+def picture(drawn: tuple[list[tuple[int, float]], float]):
+    """Draw throughput by updates, and the planner's."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5, 3.4), layout="constrained")
+    curve, planner = drawn
+    figure = Figure(figsize=(6, 3.4), layout="constrained")
     axes = figure.subplots()
-    axes.plot(*zip(*curve, strict=True), marker="o", label="independent PPO")
-    axes.axhline(planner, color="0.4", linestyle="--", label="PIBT")
+    axes.plot(*zip(*curve, strict=True), color=style.BLUE, marker="o", label="independent PPO")
+    axes.axhline(planner, color=style.GREY, linestyle="--", label="PIBT")
     axes.set(xlabel="updates", ylabel="goals reached a step", ylim=(0, None))
     axes.legend()
-    png = io.BytesIO()
-    figure.savefig(png, dpi=160)
-    return png.getvalue()
+    return figure
 
 
 if __name__ == "__main__":
