@@ -48,7 +48,6 @@ COMPARISONS = (
     "turns-ppo",
     "horizon",
     "smollm2",
-    "base",
 )
 LABS = ("lab", "lab-families")  # of networks, which have no programs to be planned
 

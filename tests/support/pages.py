@@ -33,8 +33,9 @@ def tokens(page):
 
 
 def code(page, kinds=("code_inline", "code_block", "fence")):
-    """The code of a page as one text; by default that within lines, too."""
-    return "\n".join(token.content for token in tokens(page) if token.type in kinds)
+    """The code of a page as one text, by default that within lines, too; not blocks that check out another commit."""
+    parts = (token.content for token in tokens(page) if token.type in kinds)
+    return "\n".join(part for part in parts if not part.startswith("git checkout "))
 
 
 def commands(page):
