@@ -210,7 +210,7 @@ def write_micro(folder: Path, credit: str, student: str = "policy") -> None:
         settings = PLAYER.replace("ACTOR", student).replace("ENGINEER", ENGINEERS[student])
         settings = settings.replace("LEARNER", learner).replace("GRPO", section)
     if student == "language":
-        settings = settings.replace("{actor: language,", "{actor: language, turns: {chunk: 8, rehearsals: 2},")
+        settings = settings.replace("{actor: language,", "{actor: language, turns: {chunk: 8},")
     if student != "network":
         settings += f"model: {{shape: {folder.absolute()}/shape.json}}\n"
     (folder / "micro.yaml").write_text(settings, encoding="utf-8")

@@ -174,10 +174,6 @@ class TurnsSection(Section):
         True, description="a token of the vocabulary for each phrase of a view, added to it; false: the tokenizer's own"
     )
     chunk: Count = Field(128, description="decisions computed at once")
-    rehearsals: Annotated[int, Field(ge=0)] = Field(
-        0, description="updates after each round on the warm start's engineer examples; 0: none"
-    )
-    engineer_rate: Rate = Field(2e-4, description="learning rate of rehearsals")
 
 
 class StudentSection(Section):

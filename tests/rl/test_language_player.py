@@ -1,9 +1,7 @@
 """The language model as an actor: its views in words, their tokens, and decisions computed in chunks."""
 
-import contextlib
 import dataclasses
 import json
-import types
 from functools import partial
 
 import jax
@@ -32,13 +30,10 @@ from rl.model import lora, weights
 from rl.model.decoder import create
 from rl.model.policy import Policy
 from rl.model.tokenizer import Tokenizer
-from rl.run.directory import RunDirectory
-from rl.run.tracking import Display
 from rl.students import LanguagePlayer
 from rl.students.player import language, load_player
 from rl.students.player.actor import decide
 from rl.students.player.play import play
-from rl.students.player.student import PlayerStudent
 from rl.students.player.views import MOVES, Prompt, in_words, properties
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -223,23 +218,6 @@ def test_an_engineer_writes_no_phrase(made, config):
     script = Script(sampler, policy.tokenizer.grammar_tokenizer(policy.shape.vocab_size), 'start: "x"')
     allowed = script.guide()(None)
     assert allowed[:896].any() and not allowed[896:].any()
-
-
-@pytest.mark.heavy
-def test_a_rehearsal_changes_the_model_and_leaves_ppo_its_moments(config, tmp_path, monkeypatch):
-    turns = config.student.turns.model_copy(update={"rehearsals": 2})
-    student = LanguagePlayer(config.model_copy(update={"student": config.student.model_copy(update={"turns": turns})}))
-    directory = RunDirectory(tmp_path / "run", config)
-    with contextlib.closing(directory), Display(quiet=True) as display:
-        student.restore(directory, display)
-    student.warm_start(None)
-    moments, before = jax.tree.map(np.asarray, (student.state.optimizer_state, student.state.parameters))
-    monkeypatch.setattr(PlayerStudent, "train", lambda *given: None)  # the round itself
-    losses = []
-    student.train(types.SimpleNamespace(note_update=lambda metrics: losses.append(metrics["loss"])), None, None)
-    assert len(losses) == 2 and losses[1] != losses[0]
-    assert any((x != y).any() for x, y in zip(*map(jax.tree.leaves, (before, student.state.parameters)), strict=True))
-    jax.tree.map(np.testing.assert_array_equal, moments, student.state.optimizer_state)
 
 
 def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):

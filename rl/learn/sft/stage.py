@@ -66,17 +66,9 @@ def warm_start(policy: Policy, config: Config, state: TrainState, recorder: Reco
 
 
 def rehearse(
-    policy: Policy,
-    config: Config,
-    state: TrainState,
-    optimizer: optax.GradientTransformation,
-    note_update: NoteUpdate,
-    number: int = 0,
+    policy: Policy, config: Config, state: TrainState, optimizer: optax.GradientTransformation, note_update: NoteUpdate
 ) -> float:
     """Make one update of the rounds on fresh engineer examples; the same on every process.
-
-    Args:
-      number: of several updates after one step, the number of this one.
 
     Returns:
       The examples' loss before it, in nats a token.
@@ -85,7 +77,7 @@ def rehearse(
       RunError: see `Recorder.note_update`.
     """
     progress, rows = state.progress, np.arange(config.warm_start.engineer_batch)
-    rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step + number))
+    rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step))
     examples = engineer_examples(policy.tokenizer, config, rng)
     return teach(policy, state, optimizer, examples, rows, note_update)["loss"]
 

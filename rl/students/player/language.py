@@ -15,16 +15,12 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
-from engineer.evidence import TrainingEvidence
 from jaxlake import view
 from jaxlake.arguments import seed_key
-from jaxlake.config import LakeConfig
-from jaxlake.generate import Dataset
 from jaxlake.record import Array
 from jaxlake.types import Instance
 from rl.config import Config, ConfigError, StudentSection
 from rl.judge.validation import validate
-from rl.learn import grpo as updates
 from rl.learn import sft
 from rl.learn.grpo import optimizer as optimizers
 from rl.model import lora, sharding
@@ -316,27 +312,6 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
             recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
         trained = lora.split(state.parameters)[0]
         state.begin_rounds(self._first_optimizer("rounds", trained, state.value), self.policy, self.config)
-
-    def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """Train one round as any player does, then rehearse the engineer's examples if the settings ask for it."""
-        training = super().train(recorder, boards, requested)
-        if rehearsals := self.config.student.turns.rehearsals:  # else moments as large as the model for nothing
-            state, kept = self.state, self.state.optimizer_state
-            # Through PPO's, whose moments are those of other gradients, a rehearsal harmed play.
-            optimizer = _engineer_optimizer(self.config.student.turns.engineer_rate)
-            state.optimizer_state = updates.init(optimizer, state.parameters, self.policy.mesh)
-            try:
-                for number in range(rehearsals):
-                    sft.rehearse(self.policy, self.config, state, optimizer, recorder.note_update, number)
-            finally:
-                state.optimizer_state = kept
-        return training
-
-
-@functools.cache
-def _engineer_optimizer(rate: float) -> optax.GradientTransformation:
-    """Return Adam on gradients clipped by their norm; one object for equal rates, for which programs are compiled."""
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate, b2=0.98))
 
 
 def load_player(config: Config, folder: Path) -> Player:
