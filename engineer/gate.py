@@ -1,7 +1,6 @@
-"""A judge of every proposal before it is trained on, by a pilot or by the evidence; ours, the paper has none."""
+"""A judge of every proposal before it is trained on, by a pilot; ours, the paper has none."""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from engineer.context import PastRound
 from engineer.engineers.base import Draw, Engineer, Pilot, mean_by_data
-from engineer.engineers.rules import valid_shares
 from engineer.evidence import Evidence
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
@@ -25,18 +23,16 @@ class Gated:
     """An engineer whose proposals must leave something to learn.
 
     A board whose sampled answers are all valid or all invalid gives the policy no signal about validity. Where the
-    current policy gets too many of them the proposal is refused. Without a pilot it is refused unless the evidence
-    predicts that its boards are nearer to half solved than the previous configuration's: RLAnything (Wang et al. 2026)
-    takes a task in another's place only if its accuracy has moved the right way and is within .2 to .8.
+    current policy gets too many of them the proposal is refused.
 
     Attributes:
-      pilot: a few boards of each kind with data, answered by the current policy; None predicts from the evidence.
+      pilot: a few boards of each kind with data, answered by the current policy.
       mix: a refused proposal is mixed half and half with the previous configuration; if not, it is replaced by it.
       bound: largest share of a pilot's boards without signal, kinds weighted by their data ratios.
     """
 
     engineer: Engineer
-    pilot: Pilot | None
+    pilot: Pilot
     mix: bool
     bound: float = BOUND
 
@@ -50,12 +46,7 @@ class Gated:
         proposed, previous = proposal.projected, history[-1].config
         if proposed == previous:
             return dataclasses.replace(proposal, gate={"verdict": "not piloted", "action": "kept"})
-        if self.pilot is None:
-            predicted, before = (predicted_share(config, evidence, history) for config in (proposed, previous))
-            nearer = abs(predicted - 0.5) < abs(before - 0.5) and not math.isclose(predicted, before)
-            refused, findings = not nearer, {"predicted": predicted, "previous": before}
-        else:
-            refused, findings = self._without_signal(proposed, self.pilot(proposed, jax.random.fold_in(key, Draw.GATE)))
+        refused, findings = self._without_signal(proposed, self.pilot(proposed, jax.random.fold_in(key, Draw.GATE)))
         action = "kept" if not refused else "mixed" if self.mix else "replaced"
         gate = {"verdict": "refused" if refused else "accepted", "action": action, **findings}
         config = {"kept": proposed, "mixed": mixture(proposed, previous), "replaced": previous}[action]
@@ -74,14 +65,6 @@ class Gated:
             for kind, p in sorted(shares.items())
         }
         return without > self.bound, {"without_signal": without, "bound": self.bound, "by_kind": by_kind}
-
-
-def predicted_share(config: LakeConfig, evidence: Evidence, history: Sequence[PastRound]) -> float:
-    """Return the valid share that the evidence predicts of a configuration's boards: the mean over kinds by data.
-
-    A kind has its share in the latest round that knew it, whatever its hole and wait ratios were, and else a half.
-    """
-    return float(np.average(valid_shares(evidence, config.kinds, history), weights=config.data))
 
 
 def without_signal(config: LakeConfig, shares: Mapping[Kind, np.ndarray]) -> float:

@@ -250,23 +250,17 @@ class BranchKind(Word):
 
 
 class GateAction(Word):
-    """Judge of a configuration, and fate of one that is refused.
+    """Fate of a configuration that a pilot refuses.
 
     Attributes:
-      OFF: no judge.
-      MIX: a pilot; half of it, half of the previous one.
-      REPLACE: a pilot; the previous one stays.
-      PREDICT: the evidence, without a pilot; the previous one stays unless its boards were farther from half solved.
+      OFF: no pilot.
+      MIX: half of it, half of the previous one.
+      REPLACE: the previous one stays.
     """
 
     OFF = "off"
     MIX = "mix"
     REPLACE = "replace"
-    PREDICT = "predict"
-
-
-PILOTED = (GateAction.MIX, GateAction.REPLACE)
-"""Gates that have boards answered."""
 
 
 class WandbMode(Word):

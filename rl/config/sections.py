@@ -256,8 +256,7 @@ class EngineerSection(Section):
     gate: Annotated[GateAction, ours("the paper has none")] = Field(
         GateAction.OFF,
         description="pilot of a design with the current policy; mix: average a refused design with the previous one; "
-        "replace: keep the previous one; predict: the same without a pilot, if by the evidence the design's boards are "
-        "not nearer to half solved",
+        "replace: keep the previous one",
     )
     api: ApiSection = ApiSection()
     temperature: Annotated[float, Field(ge=0)] = Field(

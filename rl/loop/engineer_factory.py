@@ -42,7 +42,7 @@ from rl.config import (
     TextSection,
     extensions,
 )
-from rl.config.choices import MODELS, PILOTED, SHUFFLED, BranchKind, GateAction, LanguageKind
+from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
 from rl.config.training import RoundsSection
 from rl.judge import validation
 from rl.model.context import read_context
@@ -106,7 +106,7 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
             written = text_engineer(settings, context, training, generate, tokenizer)
         engineer = dataclasses.replace(written, generate=_recorded(recorder, written.generate))
     if settings.gate is not GateAction.OFF:
-        pilot = functools.partial(validation.pilot, student, recorder) if settings.gate in PILOTED else None
+        pilot = functools.partial(validation.pilot, student, recorder)
         engineer = Gated(engineer, pilot, mix=settings.gate is GateAction.MIX)
     return engineer
 

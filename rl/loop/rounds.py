@@ -141,17 +141,10 @@ def announce(display: Display, k: int, proposal: Proposal) -> None:
             f"round {k - 1}'s stays in force"
         )
     if (gate := proposal.gate) and gate["verdict"] == "refused":
-        if "predicted" in gate:
-            why = (
-                f"its boards would be {gate['predicted']:.0%} solved, no nearer to half than the previous ones' "
-                f"{gate['previous']:.0%}"
-            )
-        else:
-            why = (
-                f"{gate['without_signal']:.0%} of the pilot's boards are answered all validly or all invalidly, more "
-                f"than {gate['bound']:.0%}"
-            )
-        display.say(f"round {k}: refused, as {why}; {gate['action']} by round {k - 1}'s")
+        display.say(
+            f"round {k}: refused, as {gate['without_signal']:.0%} of the pilot's boards are answered all validly or "
+            f"all invalidly, more than {gate['bound']:.0%}; {gate['action']} by round {k - 1}'s"
+        )
 
 
 def build(student: Student, recorder: Recorder, lake: LakeConfig) -> Dataset:

@@ -1,6 +1,5 @@
 """The gate stops a proposal with nothing to learn, and only that."""
 
-import dataclasses
 import json
 
 import jax
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rows import measured
 
 from engineer import Evidence, RuleEngineer
 from engineer.context import PastRound
@@ -91,46 +89,6 @@ def test_the_engineer_gets_the_key_that_it_gets_without_a_gate_and_the_pilot_ano
     Gated(engineer, pilot, mix=False).propose(EVIDENCE, HISTORY, KEY)
     assert engineer.keys == [KEY]
     assert pilot.asked[0][1] != KEY
-
-
-def predicted(*shares: float, history: list[PastRound] = HISTORY, proposed: LakeConfig = PROPOSED):
-    """What becomes of a proposal that is judged by these valid shares of the kinds 3 and 4."""
-    rows = tuple(measured(kind, share) for kind, share in zip(KINDS, shares, strict=False))
-    evidence = dataclasses.replace(EVIDENCE, by_kind=rows)
-    return Gated(Remembering(proposed), None, mix=False).propose(evidence, history, KEY)
-
-
-@pytest.mark.parametrize(
-    ("shares", "before", "after", "kept"),
-    [
-        ((0.9, 0.5), 0.7, 0.6, True),  # too easy, and harder
-        ((0.5, 0.1), 0.3, 0.2, False),  # too hard, and harder
-        ((0.0, 0.4), 0.2, 0.3, True),  # too hard, and easier
-        ((0.5, 0.9), 0.7, 0.8, False),
-        ((0.8, 0.0), 0.4, 0.2, False),
-        ((0.0, 1.0), 0.5, 0.75, False),  # nothing is nearer than half
-        ((0.3, 0.3), 0.3, 0.3, False),  # no move
-    ],
-)
-def test_without_a_pilot_a_proposal_must_move_towards_half_solved(shares, before, after, kept):
-    proposal = predicted(*shares)
-    assert proposal.projected == (PROPOSED if kept else PREVIOUS)
-    verdict, action = ("accepted", "kept") if kept else ("refused", "replaced")
-    assert proposal.gate == {
-        "verdict": verdict,
-        "action": action,
-        "predicted": pytest.approx(after),
-        "previous": pytest.approx(before),
-    }
-    json.dumps(proposal.to_json(), allow_nan=False)
-
-
-def test_a_prediction_remembers_what_earlier_rounds_knew_of_a_kind():
-    known = PastRound(0, PREVIOUS, dataclasses.replace(EVIDENCE, by_kind=(measured(FOUR, 0.1),)))
-    history = [known, PastRound(1, PREVIOUS, EVIDENCE)]
-    assert predicted(0.9, history=history).gate["predicted"] == pytest.approx(0.25 * 0.9 + 0.75 * 0.1)
-    assert predicted(0.9).gate["predicted"] == pytest.approx(0.25 * 0.9 + 0.75 * 0.5)  # unknown: half
-    assert predicted(0.9, proposed=PREVIOUS).gate["action"] == "kept"
 
 
 def test_sizes_without_data_are_not_missed_in_a_pilot():

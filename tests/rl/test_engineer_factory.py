@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from stage import LEGAL, PREVIOUS, Scene, Scripted, Stage
 
-from engineer import gate
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl.config import ConfigError, WarmStartSection
@@ -177,16 +176,6 @@ def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage,
     assert "refused, as 100%" in run.lines[-1] and "mixed by round 0's" in run.lines[-1]
 
 
-def test_a_gate_that_predicts_has_no_board_answered_and_says_why_it_refuses(stage, monkeypatch):
-    monkeypatch.setattr(validation, "pilot", lambda *arguments: pytest.fail("nothing is piloted"))
-    monkeypatch.setattr(gate, "valid_shares", lambda evidence, kinds, history: np.array([0.5, 0.1]))
-    run = stage.after_round_0(kind="engineer.engineers.rules:hardest", gate="predict")
-    proposal = run.design()
-    assert (proposal.gate["action"], proposal.projected) == ("replaced", PREVIOUS)
-    assert "refused, as its boards would be 10% solved, no nearer to half than" in run.lines[-1]
-    assert "replaced by round 0's" in run.lines[-1]
-
-
 def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage):
     with pytest.raises(ConfigError, match="engineer.template = no/such/file.md: "):
         engineer_factory.check(stage.config({"template": "no/such/file.md"}))
@@ -197,7 +186,7 @@ def test_a_pilot_without_room_is_refused_before_the_run(stage, monkeypatch):
     config = stage.config({"gate": "mix"})
     with pytest.raises(ConfigError, match="sampler.rows = 8: must be at least 64, as the 64 answers"):
         check_room(stage.run().policy, config)
-    check_room(stage.run().policy, stage.config({"gate": "predict"}))  # no pilot
+    check_room(stage.run().policy, stage.config({}))  # no pilot
 
 
 def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):

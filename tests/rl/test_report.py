@@ -111,10 +111,6 @@ def test_what_became_of_a_proposal_is_reported(tmp_path, monkeypatch):
     text = Page(write(directory)).text
     for words in ("Attempt 2 held no configuration: too long", "Gate: refused and mixed; 95 %", "answer 2 of 3."):
         assert words in text
-    gate = {"verdict": "refused", "action": "replaced", "predicted": 0.1, "previous": 0.25}
-    as_file(path, {**json.loads(path.read_text()), "gate": gate})
-    words = "Gate: refused and replaced; by the evidence its boards would be 10 % solved, the previous ones 25 %."
-    assert words in Page(write(directory)).text
 
 
 def test_a_run_that_has_only_begun_is_reported(copy):
