@@ -72,6 +72,7 @@ def main(arguments: list[str]) -> None:
     FILE.write_text(HEAD + yaml.dump(figures, Dumper=_Dumper, sort_keys=False, width=1000), encoding="utf-8")
     for page in PAGES:
         page.write_text(render(page.read_text(encoding="utf-8"), figures), encoding="utf-8")
+    _save("regimes.png", _regimes, _read_regimes((ROOT / "docs" / "study" / "README.md").read_text(encoding="utf-8")))
 
 
 HEAD = "# What several pages quote, written by docs/figures.py from runs. Percentages, unless a name says otherwise.\n"
@@ -316,6 +317,45 @@ def _horizon(drawn: Mapping[str, Any]) -> Figure:
         row[0].set(ylabel=words, ylim=(0, None))
         row[-1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     figure.subplots_adjust(0.075, 0.1, 0.68 if len(drawn) > 1 else 0.6, 0.94, wspace=0.08, hspace=0.12)
+    return figure
+
+
+Regimes = tuple[list[str], list[tuple[str, list[tuple[float, ...] | None]]]]
+"""The study's table: the heads of its columns; names of the regimes with mean, low and high of each cell, or None."""
+
+
+def _read_regimes(page: str) -> Regimes:
+    """Read the first table of the second study."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", page, re.MULTILINE)
+    ]
+    rows = rows[: next((i for i, row in enumerate(rows) if len(row) != len(rows[0])), len(rows))]
+    regimes = []
+    for name, *cells in rows[2:]:
+        words = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", name)
+        numbers = [re.search(r"([-+][\d.]+) \[([-+][\d.]+) ([-+][\d.]+)\]", cell) for cell in cells]
+        regimes.append((words, [tuple(map(float, found.groups())) if found else None for found in numbers]))
+    return rows[0][1:], regimes
+
+
+def _regimes(table: Regimes) -> Figure:
+    """Draw a panel for each column: means and intervals by regime. A span beyond the panel ends at its edge."""
+    heads, regimes = table
+    figure = Figure(figsize=(10.6, 3.8))
+    panels = figure.subplots(1, len(heads), sharey=True)
+    for column, (axes, head) in enumerate(zip(panels, heads, strict=True)):
+        for place, (_, cells) in enumerate(regimes):
+            if (cell := cells[column]) is not None:
+                mean, low, high = cell
+                colour = style.BLUE if low > 0 else style.VERMILION if high < 0 else style.GREY
+                axes.plot([low, high], [place, place], color=colour, linewidth=2)
+                axes.plot(mean, place, "o", color=colour)
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set(title=head, xlim=(-12, 24), xlabel="points")
+        axes.grid(visible=True, axis="x")
+    panels[0].set_yticks(range(len(regimes)), [words for words, _ in regimes])
+    panels[0].invert_yaxis()
+    figure.subplots_adjust(0.36, 0.13, 0.99, 0.92, wspace=0.08)
     return figure
 
 

@@ -46,3 +46,19 @@ def test_a_number_a_difference_a_block_and_a_table_are_written_anew():
     )
     with pytest.raises(KeyError, match=r"docs/figures\.yaml has no a\.begin"):
         figures.render("<!--=a.begin-->1", values)
+
+
+def test_the_picture_of_the_regimes_has_the_cells_of_the_studys_table():
+    page = (
+        "| regime | less a | less b |\n|---|---:|---:|\n"
+        "| 1. [plans](x.md#y), 3 rounds | -0.3 [-1.1 +0.5] | |\n"
+        "| 2. turns | <!--=t.e-->+4.9 [+3.2 +6.7] | +8.1 [+4.8 +11.4] (`rule`) |\n\n"
+        "Text.\n\n| another | table |\n|---|---|\n| 3 | +1.0 [+0.0 +2.0] |\n"
+    )
+    assert figures._read_regimes(page) == (
+        ["less a", "less b"],
+        [
+            ("1. plans, 3 rounds", [(-0.3, -1.1, 0.5), None]),
+            ("2. turns", [(4.9, 3.2, 6.7), (8.1, 4.8, 11.4)]),
+        ],
+    )
