@@ -14,13 +14,18 @@ designs, within a state, between the gain and what a judge says of it:
   p (1 - p) of the design's boards
   reader    the shipped language model, taught with the other target families
             to rank designs, told the target, its share and its main failure in
-            words
+            words. First it is taught to say whether the two families are the
+            same one; in all that it is taught the families exchange their names
   renamed   the same, told another target family's name
   blind     taught and told without the failure
+  asked     a pretrained model (--model), asked in words how useful one family is
+            for another, from 1 to 5: times p (1 - p)
 
 examples:
   python benchmarks/named_target.py --seeds 12
       some two minutes a seed of a core, and ten for the teaching
+  python benchmarks/named_target.py --model models/smollm2
+      also the judge that is asked; docs/policy.md says how to get the model
   python benchmarks/named_target.py --quick
       one seed with a few designs, nothing taught
 """
@@ -31,9 +36,12 @@ import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import nnx
 from many_kinds import reader, text
 from side_by_side import fail, write_rows
 
@@ -43,10 +51,14 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Family, Kind, read_kinds
 from rl import config as config_
 from rl.command import shipped
+from rl.config import Config, ModelSection
+from rl.config.choices import Dtype
 from rl.judge.statistics import spearman
 from rl.lab.branches import BranchTrainer
 from rl.lab.designs import BranchPlan, Design, deduplicate, rule_designs
 from rl.loop.rounds import execute, past_rounds
+from rl.model.decoder import token_positions
+from rl.model.policy import Policy
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
@@ -55,8 +67,9 @@ from rl.students import PlayerStudent, create
 FAMILIES = (Family.ROOMS, Family.WAREHOUSE, Family.MAZE, Family.CROSSING, Family.CORRIDOR)
 """Families of targets. Bays are left out: nothing gains any there."""
 REPEATS, SAMPLES = 2, 2
-STEPS, BATCH, EXCHANGED, WIDTH = 400, 128, 8, 64
-"""Updates of the teaching, examples of each, exchanges of the families' names, and room for a text in tokens."""
+FIRST, STEPS, BATCH, EXCHANGED, WIDTH = 600, 200, 128, 8, 48
+"""Updates on whether two names are one, updates on gains, examples of each, exchanges of the families' names, and room
+for a text in tokens."""
 
 
 def main() -> None:
@@ -66,6 +79,7 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("runs/named-target"), metavar="DIR", help="what is done is kept"
     )
+    parser.add_argument("--model", type=Path, metavar="DIR", help="a pretrained model that is asked, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     options = parser.parse_args()
     if options.seeds < 1:
@@ -78,7 +92,7 @@ def main() -> None:
         if not file.exists():
             file.write_text(json.dumps(measure(out / f"seed{seed}", seed, options.quick)))
         states.append(json.loads(file.read_text()))
-    write_rows(report(states, taught=not options.quick), options.json)
+    write_rows(report(states, not options.quick, options.model), options.json)
 
 
 def measure(folder: Path, seed: int, quick: bool) -> dict:
@@ -151,11 +165,11 @@ class Gains:
         self.blind = np.array([np.mean(of_state["adarft"]) for of_state in found])
 
 
-def report(states: Sequence[dict], taught: bool) -> list[dict]:
+def report(states: Sequence[dict], taught: bool, model: Path | None) -> list[dict]:
     """Print what a target's own family gains above the rule that is blind to it, and how well judges rank designs."""
     targets = [f"{family.value}:{agents}" for family in FAMILIES for agents in (2, 3)]
     gains = {target: Gains(states, target) for target in targets}
-    said = judge(states, gains) if taught else {}
+    said = judge(states, gains, model) if taught else {}
     rows = []
     for target, found in gains.items():
         own = found.designs.index(f"{target.partition(':')[0]}:2")  # boards with two agents: they teach the others too
@@ -171,7 +185,7 @@ def report(states: Sequence[dict], taught: bool) -> list[dict]:
     return rows
 
 
-def judge(states: Sequence[dict], gains: dict[str, Gains]) -> dict[str, dict[str, np.ndarray]]:
+def judge(states: Sequence[dict], gains: dict[str, Gains], asked: Path | None) -> dict[str, dict[str, np.ndarray]]:
     """Return what each judge says of each target's designs, ``[seeds, designs]``; see the top.
 
     A reader is taught by the ranks of designs within states and targets, from 0 to 1, with the other families' targets.
@@ -188,6 +202,12 @@ def judge(states: Sequence[dict], gains: dict[str, Gains]) -> dict[str, dict[str
         "family": {target: np.tile(own.astype(float), (len(states), 1)) for target, own in same.items()},
         "p (1 - p)": dict.fromkeys(gains, p * (1 - p)),
     }
+    if asked:
+        useful = ask(asked)
+        said["asked"] = {
+            target: np.array([useful[target.split(":")[0], name.split(":")[0]] for name in designs]) * p * (1 - p)
+            for target in gains
+        }
     model, first, tokens = reader()
 
     def write(target: str, named: dict[str, str], failure: bool, target_named: str | None = None) -> np.ndarray:
@@ -210,22 +230,66 @@ def judge(states: Sequence[dict], gains: dict[str, Gains]) -> dict[str, dict[str
     order = {
         target: np.argsort(np.argsort(found.values.mean(axis=-1), axis=1), axis=1) for target, found in gains.items()
     }
+
+    def teach(parameters: Any, x: np.ndarray, y: np.ndarray, steps: int) -> Any:
+        """Return the parameters after so many steps on texts and shares."""
+        parameters = jax.tree.map(jnp.copy, parameters)
+        state = model.optimizer.init(parameters)
+        for _ in range(steps):
+            rows = rng.integers(0, len(x), BATCH)
+            parameters, state = model.step(parameters, state, x[rows], y[rows].astype(np.float32))
+        return parameters
+
+    written = {
+        t: [np.concatenate([write(t, named, fails) for named in exchanged]) for fails in (False, True)] for t in gains
+    }
+    every = np.concatenate([parts[1] for parts in written.values()])
+    first = teach(first, every, np.concatenate([np.tile(same[t], len(states) * EXCHANGED) for t in gains]), FIRST)
     for failure, family in itertools.product((True, False), FAMILIES):
         held = [target for target in gains if target.startswith(family.value)]
         others = [target for target in gains if target not in held]
-        x = np.concatenate([write(target, named, failure) for target in others for named in exchanged])
+        x = np.concatenate([written[target][failure] for target in others])
         y = np.concatenate([np.tile(order[target].ravel() / (len(designs) - 1), EXCHANGED) for target in others])
-        learned, state = jax.tree.map(np.copy, first), model.optimizer.init(first)
-        for _ in range(STEPS):
-            rows = rng.integers(0, len(x), BATCH)
-            learned, state = model.step(learned, state, x[rows], y[rows].astype(np.float32))
+        learned = teach(first, x, y, STEPS)
         wrong = FAMILIES[(FAMILIES.index(family) + 1) % len(FAMILIES)].value
         for target in held:
-            asked = {"reader": write(target, plain, True), "renamed": write(target, plain, True, wrong)}
-            for name, shown in (asked if failure else {"blind": write(target, plain, False)}).items():
+            shown_as = {"reader": write(target, plain, True), "renamed": write(target, plain, True, wrong)}
+            for name, shown in (shown_as if failure else {"blind": write(target, plain, False)}).items():
                 logit = np.asarray(model.predict(learned, shown)).reshape(len(states), len(designs))
                 said.setdefault(name, {})[target] = logit
     return said
+
+
+WORDS = {
+    Family.RANDOM: "open ground with holes",
+    Family.ROOMS: "rooms with doors",
+    Family.MAZE: "a maze of passages",
+    Family.WAREHOUSE: "a warehouse with aisles",
+    Family.CROSSING: "a crossing of roads",
+    Family.BAYS: "a road with passing bays",
+    Family.CORRIDOR: "a corridor with one lane",
+}
+
+
+def ask(folder: Path) -> dict[tuple[str, str], float]:
+    """Return how useful a model says that boards of one family are for another, by target and family: 1 to 5.
+
+    It is the mean of the digits by their probabilities after the question; printed with a line for each target.
+    """
+    source = Config(model=ModelSection(path=str(folder), shape=None, dtype=Dtype.FLOAT32))
+    policy, parameters = Policy.create(source, jax.random.key(0))
+    encode, model, useful = policy.tokenizer.encode, nnx.merge(policy.graph, parameters), dict[tuple[str, str], float]()
+    digits = np.array([encode(str(digit))[-1] for digit in range(1, 6)])
+    print(f"\n{'useful for':12}", " ".join(f"{family.value:>9}" for family in WORDS))
+    for target, its in WORDS.items():
+        for family, theirs in WORDS.items():
+            question = f"Robots must learn to cross {its}. How useful is it to practise on {theirs}?"
+            text = encode(f"{question} Answer with a number from 1 (useless) to 5 (most useful). Answer: ")
+            present = jnp.ones((1, len(text)), bool)
+            last = model(jnp.array([text]), token_positions(present), present)[0, -1]
+            useful[target.value, family.value] = float(jax.nn.softmax(model.head[digits] @ last) @ np.arange(1.0, 6.0))
+        print(f"{target.value:12}", " ".join(f"{useful[target.value, family.value]:9.2f}" for family in WORDS))
+    return useful
 
 
 if __name__ == "__main__":
