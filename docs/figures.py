@@ -355,7 +355,7 @@ def _regimes(table: Regimes) -> Figure:
         axes.grid(visible=True, axis="x")
     panels[0].set_yticks(range(len(regimes)), [words for words, _ in regimes])
     panels[0].invert_yaxis()
-    figure.subplots_adjust(0.26, 0.13, 0.99, 0.92, wspace=0.08)
+    figure.subplots_adjust(0.29, 0.13, 0.99, 0.92, wspace=0.08)
     return figure
 
 
