@@ -1,5 +1,5 @@
 """Can SmolLM2-135M be taught to compare the numbers that it quotes? Adapters
-learn from 1,056 examples, small ones first; held-out questions and the reading
+learn from 1,296 examples, small ones first; held-out questions and the reading
 test before and after.
 
 The examples ask for the larger or the smaller of two rows, then of four, then
@@ -13,7 +13,7 @@ after the lessons.
 
 examples:
   python benchmarks/comparing.py --out /tmp/comparing
-      26 minutes of processor time for the lessons, and the measurements
+      43 minutes of processor time for the lessons, and the measurements
   python benchmarks/comparing.py after --out /tmp/comparing --contexts V1
       the measurements of adapters that are there, with one reading test
   python benchmarks/comparing.py --quick
@@ -56,8 +56,9 @@ from rl.run.tracking import Display
 LESSONS = {
     "comparison": [("two rows", 30, 8), ("four rows", 30, 8), ("ranking", 60, 8)],
     "engineer": 2 * [("V1", 8, 4), ("V3", 2, 4), ("V6", 2, 4)],
+    "V1": [("V1", 60, 4)],
 }
-"""By course: a lesson or a context, its batches, and the examples of a batch; 1,056 examples."""
+"""By course: a lesson or a context, its batches, and the examples of a batch; 1,296 examples."""
 HELD_OUT = (("two rows", 96), ("four rows", 96), ("ranking", 64))
 ASKED = {
     "smaller": "Which size has the smaller share?",

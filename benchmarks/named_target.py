@@ -9,7 +9,8 @@ and number of agents: what the rule that is blind to the target gains, what the
 target's own family gains above it, and the rank correlation over the families'
 designs, within a state, between the gain and what a judge says of it:
 
-  again     the other branch: the ceiling
+  again     one branch's with the other's; the others are with the mean of both,
+            and perfect is what would follow its true gain
   family    1 for the target's own family, else 0
   p (1 - p) of the design's boards
   reader    the shipped language model, taught with the other target families
@@ -51,7 +52,7 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Family, Kind, read_kinds
 from rl import config as config_
 from rl.command import shipped
-from rl.config import Config, ModelSection
+from rl.config import Config, ConfigError, ModelSection
 from rl.config.choices import Dtype
 from rl.judge.statistics import spearman
 from rl.lab.branches import BranchTrainer
@@ -84,6 +85,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.seeds < 1:
         fail(f"--seeds {options.seeds}: must be at least 1")
+    try:
+        useful = ask(options.model) if options.model else None
+    except ConfigError as error:
+        fail(error)
     out = options.out / ("quick" if options.quick else "whole")
     out.mkdir(parents=True, exist_ok=True)
     states = []
@@ -92,7 +97,7 @@ def main() -> None:
         if not file.exists():
             file.write_text(json.dumps(measure(out / f"seed{seed}", seed, options.quick)))
         states.append(json.loads(file.read_text()))
-    write_rows(report(states, not options.quick, options.model), options.json)
+    write_rows(report(states, not options.quick, useful), options.json)
 
 
 def measure(folder: Path, seed: int, quick: bool) -> dict:
@@ -165,11 +170,11 @@ class Gains:
         self.blind = np.array([np.mean(of_state["adarft"]) for of_state in found])
 
 
-def report(states: Sequence[dict], taught: bool, model: Path | None) -> list[dict]:
+def report(states: Sequence[dict], taught: bool, useful: dict[tuple[str, str], float] | None) -> list[dict]:
     """Print what a target's own family gains above the rule that is blind to it, and how well judges rank designs."""
     targets = [f"{family.value}:{agents}" for family in FAMILIES for agents in (2, 3)]
     gains = {target: Gains(states, target) for target in targets}
-    said = judge(states, gains, model) if taught else {}
+    said = judge(states, gains, useful) if taught else {}
     rows = []
     for target, found in gains.items():
         own = found.designs.index(f"{target.partition(':')[0]}:2")  # boards with two agents: they teach the others too
@@ -178,14 +183,20 @@ def report(states: Sequence[dict], taught: bool, model: Path | None) -> list[dic
         scores = {"again": found.values[..., 1]} | {name: of[target] for name, of in said.items()}
         for name, score in scores.items():
             against = found.values[..., 0] if name == "again" else found.values.mean(axis=-1)
-            print(f"  {name:10} rank correlation {text(np.nan_to_num(spearman(against, score)), 2)}")
+            found_by_seed = np.nan_to_num(spearman(against, score))
+            print(f"  {name:10} rank correlation {text(found_by_seed, 2)}")
+            if name == "again":  # Spearman and Brown: the reliability of the mean of two is 2 r / (1 + r)
+                r = max(0.0, float(found_by_seed.mean()))
+                print(f"  {'perfect':10} rank correlation {(2 * r / (1 + r)) ** 0.5:+.2f}")
         ours, peer = float(found.values[:, own].mean()), float(found.blind.mean())
         row = {"name": f"{target}: points of its own family and of adarft", "ours": ours, "peer": peer}
         rows.append(row | {"ratio": ours / peer if peer else None, "target": None, "met": None})
     return rows
 
 
-def judge(states: Sequence[dict], gains: dict[str, Gains], asked: Path | None) -> dict[str, dict[str, np.ndarray]]:
+def judge(
+    states: Sequence[dict], gains: dict[str, Gains], useful: dict[tuple[str, str], float] | None
+) -> dict[str, dict[str, np.ndarray]]:
     """Return what each judge says of each target's designs, ``[seeds, designs]``; see the top.
 
     A reader is taught by the ranks of designs within states and targets, from 0 to 1, with the other families' targets.
@@ -202,8 +213,7 @@ def judge(states: Sequence[dict], gains: dict[str, Gains], asked: Path | None) -
         "family": {target: np.tile(own.astype(float), (len(states), 1)) for target, own in same.items()},
         "p (1 - p)": dict.fromkeys(gains, p * (1 - p)),
     }
-    if asked:
-        useful = ask(asked)
+    if useful:
         said["asked"] = {
             target: np.array([useful[target.split(":")[0], name.split(":")[0]] for name in designs]) * p * (1 - p)
             for target in gains
