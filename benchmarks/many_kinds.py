@@ -45,6 +45,7 @@ from side_by_side import fail, write_rows
 
 from engineer.engineers.features import features, posterior
 from jaxlake.config import MAX_HOLE, LakeConfig
+from jaxlake.files import write_whole
 from jaxlake.generate import pool
 from jaxlake.kinds import Family, read_kinds
 from jaxlake.types import Instance
@@ -149,8 +150,8 @@ def main() -> None:
     for seed in range(1 if options.quick else options.seeds):
         file = options.out / f"seed{seed}.json"
         if not file.exists():
-            file.write_text(json.dumps(run(cells, makers, seed, 3 if options.quick else ROUNDS)))
-        done.append(json.loads(file.read_text()))
+            write_whole(file, json.dumps(run(cells, makers, seed, 3 if options.quick else ROUNDS)).encode())
+        done.append(json.loads(file.read_text(encoding="utf-8")))
         print(f"seed {seed}: " + ", ".join(f"{name} {shares[-1]:.1%}" for name, shares in done[-1]["valid"].items()))
     write_rows(report(done), options.json)
 
@@ -407,7 +408,9 @@ def teach(cells: Cells, out: Path) -> dict[str, tuple[Model, Any, Inputs, bool]]
     """Teach both models true shares of states of other seeds, without the names of the last third, and test them."""
     file = out / "states.npz"
     if not file.exists():
-        np.savez(file, **{str(seed): truths(cells, seed) for seed in (*TEACHING, TESTING)})  # type: ignore[arg-type]
+        partial = file.with_stem("partial")
+        np.savez(partial, **{str(seed): truths(cells, seed) for seed in (*TEACHING, TESTING)})  # type: ignore[arg-type]
+        partial.rename(file)
     with np.load(file) as states:
         taught, tested = np.concatenate([states[str(seed)] for seed in TEACHING]), states[str(TESTING)]
     read, parameters, tokens = reader()

@@ -49,6 +49,7 @@ from side_by_side import fail, write_rows
 from engineer.context import main_failure
 from engineer.engineers.rules import valid_shares
 from jaxlake.config import LakeConfig
+from jaxlake.files import write_whole
 from jaxlake.kinds import Family, Kind, read_kinds
 from rl import config as config_
 from rl.command import shipped
@@ -95,8 +96,8 @@ def main() -> None:
     for seed in range(1 if options.quick else options.seeds):
         file = out / f"gains{seed}.json"
         if not file.exists():
-            file.write_text(json.dumps(measure(out / f"seed{seed}", seed, options.quick)))
-        states.append(json.loads(file.read_text()))
+            write_whole(file, json.dumps(measure(out / f"seed{seed}", seed, options.quick)).encode())
+        states.append(json.loads(file.read_text(encoding="utf-8")))
     write_rows(report(states, not options.quick, useful), options.json)
 
 
