@@ -69,11 +69,13 @@ HELD_OUT = 0.2
 """Largest mean error of the taught model on kinds and seeds that it was not taught; beyond it no run begins."""
 TEACHING, TESTING = (100, 101, 102), 103
 """Seeds whose states are taught, and the one that tests what was."""
-Inputs = Callable[[np.ndarray, np.ndarray], np.ndarray]
-WAITS = (0.0, 0.25, 0.5)
-EDGE = 0.02
+WAITS, EDGE = (0.0, 0.25, 0.5), 0.02
+"""Wait ratios of kinds, and the distance from 0 and 1 at which a share is taken, so that its logit is finite."""
 STEPS, UPDATES, BATCH, RATE = 600, 20, 32, 1e-3
 """Steps of the teaching, steps on the looks after each round, kinds of a step, and the rate of what is taught."""
+
+Inputs = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""``(levels [n], kinds [n]) -> [n, ...]``: what a taught model takes."""
 
 
 class Cells:
@@ -162,9 +164,8 @@ def report(done: Sequence[dict]) -> list[dict]:
     print(f"\n{'':9} {'end %':>6} {'area %':>6}   {one + ' less it, end':<34} {'area':<34} error on new names")
     rows = []
     for name in done[0]["valid"]:
-        valid = 100 * np.array(
-            [[of_seed["valid"][who] for who in (one, name)] for of_seed in done]
-        )  # [seeds, 2, rounds]
+        pairs = [[of_seed["valid"][who] for who in (one, name)] for of_seed in done]
+        valid = 100 * np.array(pairs)  # [seeds, 2, rounds]
         less, (peer, ours) = valid[:, 0] - valid[:, 1], (float(valid[:, i, -1].mean()) for i in (0, 1))
         texts = [text(x) if name != one else "" for x in (less[:, -1], less.mean(axis=1))]
         errors = [of_seed["error"][name] for of_seed in done if name in of_seed["error"]]

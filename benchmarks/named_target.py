@@ -24,7 +24,7 @@ designs, within a state, between the gain and what a judge says of it:
 
 examples:
   python benchmarks/named_target.py --seeds 12
-      some two minutes a seed of a core, and ten for the teaching
+      some two minutes a seed of a core, and fifteen for the teaching
   python benchmarks/named_target.py --model models/smollm2
       also the judge that is asked; docs/policy.md says how to get the model
   python benchmarks/named_target.py --quick
