@@ -16,6 +16,8 @@ examples:
       43 minutes of processor time for the lessons, and the measurements
   python benchmarks/comparing.py after --out /tmp/comparing --contexts V1
       the measurements of adapters that are there, with one reading test
+  python benchmarks/comparing.py lessons after --alone --out /tmp/alone
+      the control: the 336 examples of the engineer's alone
   python benchmarks/comparing.py --quick
       a few examples for the shipped model: only that the script works
 """
@@ -126,13 +128,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("steps", nargs="*", help=f"what to do, of {' '.join(STEPS)}; all by default")
     parser.add_argument("--quick", action="store_true", help="a few examples for the shipped model")
+    parser.add_argument("--alone", action="store_true", help="the engineer's examples without the comparisons before")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     parser.add_argument("--model", default="models/smollm2", metavar="DIR", help="docs/policy.md says how to get it")
     parser.add_argument("--out", type=Path, default=Path("runs/comparing"), metavar="DIR", help="adapters and answers")
     parser.add_argument("--contexts", nargs="*", default=["V1", "V3", "V6"], help="contexts of the reading test")
     parser.add_argument("--limit", type=int, default=12, help="most drawn, and most real states of a context")
     options = parser.parse_args()
-    model, lessons, share = [f"model.path={options.model}"], LESSONS, 1.0
+    model, share = [f"model.path={options.model}"], 1.0
+    lessons = {course: parts for course, parts in LESSONS.items() if not (options.alone and course == "comparison")}
     if options.quick:
         model = ["model.shape=tiny", "model.path=null", "text.max_prompt_tokens=200", "text.max_new_tokens=16"]
         lessons, share = {"engineer": [("two rows", 1, 2), ("ranking", 1, 2), ("V1", 1, 2)]}, 0.05
