@@ -33,7 +33,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from flax import nnx
-from side_by_side import write_rows
+from side_by_side import fail, write_rows
 
 from engineer.context import Module, percent
 from engineer.examples import draw_history, example
@@ -135,6 +135,8 @@ def main() -> None:
     parser.add_argument("--contexts", nargs="*", default=["V1", "V3", "V6"], help="contexts of the reading test")
     parser.add_argument("--limit", type=int, default=12, help="most drawn, and most real states of a context")
     options = parser.parse_args()
+    if unknown := set(options.steps) - set(STEPS):
+        fail(f"{' '.join(sorted(unknown))}: must be of {' '.join(STEPS)}")
     model, share = [f"model.path={options.model}"], 1.0
     lessons = {course: parts for course, parts in LESSONS.items() if not (options.alone and course == "comparison")}
     if options.quick:
@@ -186,8 +188,8 @@ def lesson(policy: Policy, config: Config, rng: np.random.Generator, name: str) 
         drawn = question(rng, config, name)
         return policy.tokenizer.chat(drawn.message, thinking=False), policy.tokenizer.completion(drawn.answer)
     message, thought, answer, _ = example(rng, config.lake.kinds, config.rounds.count, config.rounds.epochs, [name])
-    weakest, _, failure = thought.split(";most"), None, thought.rpartition(";")[2]
-    rows = {name: int(share) for name, share in sorted(re.findall(r"(\d+) (\d+)", weakest[0]))}  # four: all there are
+    weakest, failure = thought.partition(";most")[0], thought.rpartition(";")[2]
+    rows = {name: int(share) for name, share in sorted(re.findall(r"(\d+) (\d+)", weakest))}  # four: all there are
     return policy.tokenizer.chat(message, thinking=True), response(
         policy.tokenizer, f"{ranking(rows)};{failure}", answer
     )
