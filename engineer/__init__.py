@@ -2,11 +2,10 @@
 
 from engineer.context import VARIANTS, Context, Module, PastRound, Template, Training, modules
 from engineer.engineers import RULES
-from engineer.engineers.base import Engineer, Pilot, RandomEngineer, RuleEngineer
+from engineer.engineers.base import Engineer, RandomEngineer, RuleEngineer
 from engineer.engineers.hindsight import Hindsight
 from engineer.engineers.language import Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.evidence import Evidence, KindEvidence, evidence_from_verdicts
-from engineer.gate import Gated
 from engineer.proposal import Proposal, grammar
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "Context",
     "Engineer",
     "Evidence",
-    "Gated",
     "Generate",
     "Generation",
     "Hindsight",
@@ -24,7 +22,6 @@ __all__ = [
     "Module",
     "NoAnswer",
     "PastRound",
-    "Pilot",
     "Proposal",
     "RandomEngineer",
     "RuleEngineer",

@@ -127,9 +127,8 @@ class Proposal:
       attempts: number of times that the engineer was asked.
       errors: why an answer could not be used, a line for each such attempt in turn.
       candidates: the legal configurations that there were to choose from, in the order in which they were proposed.
-      chosen: index of the candidate that was taken; ``projected`` is it, or what a gate made of it.
+      chosen: index of the candidate that was taken, which is ``projected``.
       scores: how good the student was after a branch of each candidate, higher for better; empty where none was tried.
-      gate: the findings and the action of a gate, as JSON values; None where there was none to pass.
     """
 
     engineer: str
@@ -144,7 +143,6 @@ class Proposal:
     candidates: tuple[LakeConfig, ...] = ()
     chosen: int = 0
     scores: tuple[float, ...] = ()
-    gate: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that JSON cannot hold becomes null."""

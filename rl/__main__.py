@@ -6,10 +6,8 @@ The trainer. Each command has --help with examples:
   python -m rl.train            train a policy in rounds, or resume a run
   python -m rl.evaluate         let a policy answer the fixed boards
   python -m rl.compare          compare environment engineers over seeds
-  python -m rl.branch           measure the gains of single designs
   python -m rl.plan             does a configuration fit on these devices?
   python -m rl.report           write the page of a run or comparison
-  python -m rl.model.gguf     make a model's folder of a GGUF file
 
 A first run:  python -m rl.train
 They need     pip install 'jaxlake[train]'"""

@@ -16,14 +16,11 @@ from rl import config as config_
 from rl import distributed, students
 from rl.command import add_job_options, add_path, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, RunError
-from rl.judge import reading_test as reading
 from rl.judge import suite
-from rl.judge.asking import Asker, board_asker, collect, engineer_asker, suite_identity
+from rl.judge.asking import Asker, board_asker, collect, suite_identity
 from rl.loop.engineer_factory import make_client
-from rl.model.policy import Policy
 from rl.model.sampler import SamplingParams
 from rl.run.directory import check_format
-from rl.run.keys import Purpose, make_key
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
@@ -40,11 +37,7 @@ optimal, and the optimal among the valid, per number of agents, board size and
 wait subset or family, with standard errors, pass@k, and the paper's figures.
 
 The folder keeps every answer. Rerun the same command to resume; a higher
---limit asks only for the new answers.
-
-With --reading the policy is an environment engineer instead. It gets 400 tables
-of evidence with known answers, each in two forms. Are its words right, are its
-numbers in the table, does its design follow from it?"""
+--limit asks only for the new answers."""
 _EPILOG = """\
 suites:
   validation   800 boards with 2 agents
@@ -53,7 +46,6 @@ suites:
 
 in the folder of the evaluation:
   report.txt, scores.json  the tables, and their numbers
-  reading.json             the scores of --reading
   answers.jsonl            every answer; python -m jaxlake.score reads a suite's
   evaluation.json          the model, and the parameters of the question
 
@@ -70,7 +62,6 @@ examples:
   python -m rl.evaluate --run runs/tiny --suite benchmark --samples 8
   python -m rl.evaluate --model Qwen/Qwen3-4B --suite benchmark --limit 315
   python -m rl.evaluate --api http://localhost:8000/v1 MODEL --suite validation
-  python -m rl.evaluate --run runs/tiny --reading
 """
 
 
@@ -97,8 +88,6 @@ def _check(options: argparse.Namespace) -> None:
         raise ConfigError(f"--temperature {temperature:g}: must be a number from 0 on")
     if options.samples > 1 and temperature == 0:
         raise ConfigError(f"--samples {options.samples} --temperature 0: greedy answers to a board are all the same")
-    if options.reading and (options.samples > 1 or temperature is not None):
-        raise ConfigError("--reading: --samples and --temperature are for --suite; use engineer.temperature=T")
     if not options.api and options.concurrency:
         raise ConfigError("--concurrency: only with --api")
     if options.run and options.config:
@@ -115,22 +104,6 @@ def run(options: argparse.Namespace, display: Display, stop: Stop) -> None:
     """
     _check(options)
     config, label, folder = _subject(options)
-    if not options.reading:
-        _answer_suite(options, config, label, folder, display, stop)
-        return
-    if jax.distributed.is_initialized():
-        raise ConfigError("--reading: one process asks; start it alone")
-    if options.api:
-        asker = _ask_server(options, config, SamplingParams(0.0))
-    else:
-        asker = engineer_asker(*Policy.load(config, label, make_key(config.seed, Purpose.PARAMETERS)), config)
-    reading.run(asker, config, label, options.limit, folder, display, stop)
-
-
-def _answer_suite(
-    options: argparse.Namespace, config: Config, label: str, folder: Path, display: Display, stop: Stop
-) -> None:
-    """Have a suite answered and write its report."""
     boards = benchmark.load(SUITES[options.suite])
     boards = benchmark.take(boards, benchmark.spread(boards))
     asked = benchmark.take(boards, range(min(options.limit or len(boards), len(boards))))
@@ -161,14 +134,12 @@ def _answer_suite(
 
 def _subject(options: argparse.Namespace) -> tuple[Config, str, Path]:
     """Return the configuration, the checkpoint or the server's model, and the evaluation's folder."""
-    name = (options.suite or "reading") + (f"_{options.samples}_samples" if options.samples > 1 else "")
+    name = options.suite + (f"_{options.samples}_samples" if options.samples > 1 else "")
     if options.run:
         if not (options.run / "config.yaml").exists():
             raise ConfigError(f"{options.run}: no run (it has no config.yaml); python -m rl.train makes one")
         check_format(options.run)
         config = config_.load(options.run / "config.yaml", options.overrides)
-        if config.is_network and options.reading:
-            raise ConfigError(f"--reading: what learned in {options.run} is a network, which reads nothing")
         kinds = [kind for kind in ("final", "best") if (options.run / kind).is_dir()]
         if not kinds:
             raise ConfigError(f"{options.run}: no policy there yet (neither final/ nor best/); the run writes them")
@@ -195,7 +166,7 @@ def _sampling(options: argparse.Namespace, config: Config) -> SamplingParams:
 
 
 def _ask_server(options: argparse.Namespace, config: Config, sampling: SamplingParams) -> Asker:
-    """Return a server's model, as a player of boards or as an engineer, whose words no schema holds."""
+    """Return a server's model as a player of boards."""
     from rl.judge.server import Request  # takes 1.7 s, and needs a package that not everyone has
 
     if jax.distributed.is_initialized():
@@ -203,19 +174,15 @@ def _ask_server(options: argparse.Namespace, config: Config, sampling: SamplingP
     url, model = options.api
     api = config.engineer.api.model_copy(update={"url": url, "model": model})
     client = make_client(config.engineer.model_copy(update={"api": api}))
-    if options.reading:
-        request = functools.partial(Request.to_engineer, config.engineer)
-        identity = {"max_tokens": config.engineer.api.max_tokens}
-    else:
-        request = functools.partial(
-            Request,
-            temperature=sampling.temperature,
-            max_tokens=config.text.max_new_tokens,
-            thinking=config.text.thinking,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-        )
-        identity = suite_identity(config, sampling, options.samples)
+    request = functools.partial(
+        Request,
+        temperature=sampling.temperature,
+        max_tokens=config.text.max_new_tokens,
+        thinking=config.text.thinking,
+        top_p=sampling.top_p,
+        top_k=sampling.top_k,
+    )
+    identity = suite_identity(config, sampling, options.samples)
     return Asker.of_server(client, request, options.concurrency or CONCURRENCY, identity)
 
 
@@ -230,15 +197,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar=("URL", "MODEL"),
         help="server of chat completions, such as http://localhost:8000/v1; needs pip install 'jaxlake[api]'",
     )
-    asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--suite", choices=SUITES, metavar="SUITE", help="boards to answer, see below")
-    asked.add_argument("--reading", action="store_true", help="ask for designs of environments, to test reading")
-    parser.add_argument(
-        "--limit",
-        type=int,
-        metavar="N",
-        help="number of boards, evenly from all cells; or of drawn tables, and as many real ones (default: all)",
-    )
+    parser.add_argument("--suite", required=True, choices=SUITES, metavar="SUITE", help="boards to answer, see below")
+    parser.add_argument("--limit", type=int, metavar="N", help="number of boards, evenly from all cells (default: all)")
     parser.add_argument(
         "--samples", type=int, default=1, metavar="K", help="answers to each board, for pass@k (default: 1)"
     )

@@ -19,7 +19,7 @@ from rl.lab.comparison import load
 ROOT = Path(__file__).parents[1]
 SCRIPTS = [
     path.relative_to(ROOT).as_posix()
-    for folder in ("benchmarks", "notebooks")
+    for folder in ("benchmarks", "notebooks", "studies")
     for path in sorted((ROOT / folder).glob("*.py"))
     if "__main__" in path.read_text()
 ]

@@ -18,7 +18,7 @@ OURS = re.compile(
     rf"|{re.escape(REPOSITORY.replace('github.com', 'raw.githubusercontent.com'))}/main/"
     rf"|{re.escape(REPOSITORY.replace('github.com', 'colab.research.google.com/github'))}/blob/main/"
 )
-ROOMS = r"jaxlake|engineer|rl|tests|docs|configs|benchmarks|examples|notebooks|integrations|\.ci|\.github"
+ROOMS = r"jaxlake|engineer|rl|tests|docs|configs|benchmarks|examples|notebooks|studies|integrations|\.ci|\.github"
 NAME = re.compile(r"(?<![\w/.-])(?:jaxlake|engineer|rl)(?:\.[a-zA-Z_]\w*)+(?![\w/]|\.\w)")
 KEY = re.compile(r"(?<![\w/.:-])([a-z_]+(?:\.[a-z_]+)+)=")
 FOREIGN = {"rl.trian", "reward.custom_reward_function.path", "reward.reward_manager.name"}

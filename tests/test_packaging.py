@@ -46,7 +46,7 @@ def test_the_lowest_versions_are_those_of_all_that_the_tests_need():
     assert f"'.[{','.join(sorted(extras))}]'" in (ROOT / ".ci" / "versions").read_text()
 
 
-@pytest.mark.parametrize("folder", ["jaxlake", "engineer", "rl", "benchmarks", "examples", "integrations"])
+@pytest.mark.parametrize("folder", ["jaxlake", "engineer", "rl", "benchmarks", "examples", "studies", "integrations"])
 def test_text_is_utf_8_whatever_the_locale(folder):
     """Also where ruff's PLW1514 does not see that something is a path."""
     for file in (ROOT / folder).rglob("*.py"):

@@ -32,13 +32,6 @@ class Engineer(Protocol):
 Rule = Callable[[Evidence, Sequence[PastRound], jax.Array], LakeConfig]
 """``(evidence, history, key) -> configuration``: a plain function; what it remembers it reads in ``history``."""
 
-Pilot = Callable[[LakeConfig, jax.Array], Mapping[Kind, np.ndarray]]
-"""``(configuration, key) -> {kind: float [boards]}``: a few boards of each kind with data, answered by the policy.
-
-A board's number is the share of its sampled answers that are valid.
-"""
-
-
 Numbers = Sequence[float] | np.ndarray
 
 
@@ -46,7 +39,6 @@ class Draw(enum.IntEnum):
     """Numbers to fold a key with for draws of their own; far above those of attempts, which are folded in too."""
 
     SHUFFLE = 2**16
-    GATE = 2**16 + 2
     BRANCH = 2**16 + 3
 
 

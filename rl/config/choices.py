@@ -249,20 +249,6 @@ class BranchKind(Word):
     HINDSIGHT = "hindsight"
 
 
-class GateAction(Word):
-    """Fate of a configuration that a pilot refuses.
-
-    Attributes:
-      OFF: no pilot.
-      MIX: half of it, half of the previous one.
-      REPLACE: the previous one stays.
-    """
-
-    OFF = "off"
-    MIX = "mix"
-    REPLACE = "replace"
-
-
 class WandbMode(Word):
     """Whether Weights & Biases is written, and whether it is sent."""
 

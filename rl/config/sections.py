@@ -18,7 +18,6 @@ from rl.config.choices import (
     BranchKind,
     Credit,
     Dtype,
-    GateAction,
     LanguageKind,
     LearnerKind,
     PlayerReward,
@@ -252,11 +251,6 @@ class EngineerSection(Section):
     template: str | None = Field(
         "terse",
         description="file with the words of the message; terse: hardly any, for taught models; null: full sentences",
-    )
-    gate: Annotated[GateAction, ours("the paper has none")] = Field(
-        GateAction.OFF,
-        description="pilot of a design with the current policy; mix: average a refused design with the previous one; "
-        "replace: keep the previous one",
     )
     api: ApiSection = ApiSection()
     temperature: Annotated[float, Field(ge=0)] = Field(

@@ -40,7 +40,7 @@ class Answerer(Protocol):
 
     **What you write**: the members below; no configuration of a run is needed for them.
 
-    **What you get**: `judge`, validation and pilot (`rl.judge.validation`), and kept answers to the fixed suites with
+    **What you get**: `judge`, validation (`rl.judge.validation`), and kept answers to the fixed suites with
     their scores (`rl.judge.asking`, `rl.judge.suite`).
 
     Attributes:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-from flax import nnx
 
 from jaxlake.arguments import seed_key
 from jaxlake.benchmark import Benchmark
@@ -16,9 +15,7 @@ from rl import distributed
 from rl.config import Config, ConfigError
 from rl.judge.answers import Answerer
 from rl.judge.record import Answer, Record
-from rl.model.policy import Policy
 from rl.model.sampler import SamplingParams
-from rl.model.sharding import fingerprint
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
 CALL = 4
 """Answers in one call of the sampler, in multiples of its rows. The last ones of a call leave rows empty, which costs
 half a long answer's time; a process that is killed loses a call."""
-RESPONSES = 48
-"""Engineer's responses that a checkpoint writes side by side; a process that is killed loses so many."""
 FAILURES_IN_A_ROW = 10
 """Requests without an answer, after all their attempts, at which the server is given up."""
 
@@ -43,14 +38,12 @@ class Question:
     Attributes:
       id, sample: name of the answer in a `Record`.
       seed: seed of a server's draw.
-      grammar: grammar that a model on this machine's devices follows; empty for free text.
     """
 
     id: str
     sample: int
     message: str
     seed: int = 0
-    grammar: str = ""
 
 
 Write = Callable[[int, Sequence[Question], Say], Sequence[tuple[str, int, bool]]]
@@ -70,13 +63,10 @@ class Asker:
 
     identity: dict[str, Any]
     ask: Callable[[Sequence[Question], np.ndarray, Say], Generator[list[Answer], None, None]]
-    fits: Callable[[str], bool] = lambda message: True
     failures: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def in_process(
-        cls, write: Write, block: int, identity: dict[str, Any], fits: Callable[[str], bool] = lambda message: True
-    ) -> "Asker":
+    def in_process(cls, write: Write, block: int, identity: dict[str, Any]) -> "Asker":
         """Make one of a model on the devices here.
 
         It writes in calls that begin at the same places whatever is missing. Where a call has lost some answers, all of
@@ -94,7 +84,7 @@ class Asker:
                     written = zip(part, write(begin, part, within), wanted, strict=True)
                     yield [Answer(question.id, question.sample, *text) for question, text, lacks in written if lacks]
 
-        return cls(identity, ask, fits)
+        return cls(identity, ask)
 
     @classmethod
     def of_server(
@@ -214,20 +204,3 @@ def board_asker(answerer: Answerer, suite: Benchmark, config: Config, sampling: 
 
     identity = suite_identity(config, sampling, samples) | dict(answerer.identity)
     return Asker.in_process(write, boards * samples, identity)
-
-
-def engineer_asker(policy: Policy, parameters: nnx.State, config: Config) -> Asker:
-    """Return a language model on the devices here that writes an engineer's responses, as the settings say."""
-    settings, copy, key = config.engineer, policy.rollout_parameters(parameters), seed_key(config.seed)
-
-    def fits(message: str) -> bool:
-        return policy.tokenizer.fits(message, settings.max_prompt_tokens)
-
-    def write(begin: int, questions: Sequence[Question], within: Say) -> list[tuple[str, int, bool]]:
-        rows = RESPONSES if begin else len(questions)  # the last call has the program of those before it
-        sampler = dataclasses.replace(policy.grammar_sampler(settings), rows=rows)
-        requests = [(question.message, question.grammar) for question in questions]
-        written = sampler.write(copy, requests, jax.random.fold_in(key, begin))
-        return [(response.raw, response.tokens, False) for response in written]
-
-    return Asker.in_process(write, RESPONSES, {"parameters": fingerprint(parameters)} | policy.identity, fits)

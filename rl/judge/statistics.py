@@ -189,12 +189,3 @@ def _resample_boards(columns: np.ndarray, weights: np.ndarray, strata: np.ndarra
         for group in np.flatnonzero(weight):
             sums[:, group] += weight[group] * drawn_sums
     return sums
-
-
-def spearman(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return Spearman's rank correlation over the last axis of two arrays; NaN where one of them is constant."""
-    from scipy.stats import rankdata  # takes half a second to import
-
-    x, y = (rankdata(values, axis=-1) - (values.shape[-1] + 1) / 2 for values in (one, other))
-    with np.errstate(invalid="ignore"):
-        return (x * y).sum(-1) / np.sqrt((x**2).sum(-1) * (y**2).sum(-1))

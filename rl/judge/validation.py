@@ -1,7 +1,7 @@
-"""The validation of a student, with its evidence and samples of the answers, and the pilot of a design."""
+"""The validation of a student, with its evidence and samples of the answers."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import jax
@@ -12,7 +12,6 @@ from engineer.evidence import Evidence, TrainingEvidence, Trajectory
 from jaxlake.config import LakeConfig
 from jaxlake.files import record
 from jaxlake.generate import Dataset
-from jaxlake.kinds import Kind
 from jaxlake.types import Check, Verdict
 from rl.config import Config
 from rl.judge.answers import GREEDY, Answerer, Answers, judge
@@ -20,12 +19,9 @@ from rl.model.sampler import SamplingParams
 from rl.run.keys import Purpose, make_round_key
 from rl.run.recorder import Recorder
 
-PILOT_BOARDS, PILOT_SAMPLES = 8, 8
-"""Boards of each kind that a pilot of a design answers, and answers to each."""
-
 
 class Validated(Protocol):
-    """The part of a `rl.students.Student` that validations and pilots need.
+    """The part of a `rl.students.Student` that validations need.
 
     Attributes:
       config: the run's configuration.
@@ -104,42 +100,6 @@ def summary(evidence: Evidence) -> str:
     return (
         f"valid {evidence.valid / evidence.n:.1%} greedy, {evidence.sampled_valid:.1%} sampled "
         f"(+- {1.96 * evidence.sampled_se:.1%}) of {evidence.n} validation boards"
-    )
-
-
-def pilot(student: Validated, recorder: Recorder, lake: LakeConfig, key: jax.Array) -> Mapping[Kind, np.ndarray]:
-    """Have fresh boards of each kind with data answered as in training; see `engineer.Pilot`.
-
-    Args:
-      lake: configuration with the kinds and their hole and wait ratios.
-
-    Returns:
-      For each kind the share of a board's answers that are valid, float ``[PILOT_BOARDS]``, one or two more where the
-      processes of a job could not share the boards otherwise.
-
-    Raises:
-      ConfigError: if no board of a kind is solvable.
-      Interrupted: with everything saved as it was before.
-    """
-    lake = equal_shares(lake)
-    count = -(-PILOT_BOARDS * len(lake.kinds) // jax.process_count()) * jax.process_count()
-    with recorder.save_on_interrupt():
-        data = student.draw(lake, jax.random.fold_in(key, 0), count)
-    recorder.display.stage(f"round {recorder.progress.round}: pilot", count * PILOT_SAMPLES)
-    answers = student.answerer().answer(data.instances, PILOT_SAMPLES, student.exploration, key, _advance(recorder))
-    verdict = judge(data.instances, np.asarray(data.solutions.cost), answers, student.config.lake.objective)
-    shares = np.asarray(verdict.valid).reshape(-1, PILOT_SAMPLES).mean(axis=-1)
-    return {kind: shares[data.kinds == kind] for kind in lake.kinds}
-
-
-def equal_shares(lake: LakeConfig) -> LakeConfig:
-    """Return the kinds that have data in a configuration, with their hole and wait ratios and an equal share each."""
-    with_data = [i for i, share in enumerate(lake.data) if share > 0]
-    return LakeConfig(
-        kinds=tuple(lake.kinds[i] for i in with_data),
-        data=(1 / len(with_data),) * len(with_data),
-        hole=tuple(lake.hole[i] for i in with_data),
-        wait=tuple(lake.wait[i] for i in with_data),
     )
 
 

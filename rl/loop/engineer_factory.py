@@ -1,6 +1,6 @@
 """Makes the engineer that a run's settings ask for: a rule, a model that writes here, or a server's model.
 
-It is made once for all rounds of a run, with what it gets of the run: text, a pilot, room for a message.
+It is made once for all rounds of a run, with what it gets of the run: text, room for a message.
 """
 
 import dataclasses
@@ -17,7 +17,6 @@ from engineer import (
     Context,
     Engineer,
     Evidence,
-    Gated,
     Generate,
     Generation,
     Hindsight,
@@ -42,9 +41,8 @@ from rl.config import (
     TextSection,
     extensions,
 )
-from rl.config.choices import MODELS, SHUFFLED, BranchKind, GateAction, LanguageKind
+from rl.config.choices import MODELS, SHUFFLED, BranchKind, LanguageKind
 from rl.config.training import RoundsSection
-from rl.judge import validation
 from rl.model.context import read_context
 from rl.model.policy import SHIPPED_MODEL, Policy
 from rl.model.tokenizer import Tokenizer
@@ -105,9 +103,6 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
             generate, tokenizer = _generation(student, recorder)
             written = text_engineer(settings, context, training, generate, tokenizer)
         engineer = dataclasses.replace(written, generate=_recorded(recorder, written.generate))
-    if settings.gate is not GateAction.OFF:
-        pilot = functools.partial(validation.pilot, student, recorder)
-        engineer = Gated(engineer, pilot, mix=settings.gate is GateAction.MIX)
     return engineer
 
 

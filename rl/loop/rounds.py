@@ -103,7 +103,7 @@ def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal
     Where no answer of a model contains a configuration, the previous round's stays in force, and the run continues.
 
     Raises:
-      ConfigError: if the engineer's server refuses for good, or a pilot finds no solvable board.
+      ConfigError: if the engineer's server refuses for good.
       Interrupted: with everything saved as it was before.
     """
     config, progress = student.config, student.state.progress
@@ -139,11 +139,6 @@ def announce(display: Display, k: int, proposal: Proposal) -> None:
         display.say(
             f"round {k}: no configuration in {proposal.attempts} attempts ({proposal.errors[-1]}); "
             f"round {k - 1}'s stays in force"
-        )
-    if (gate := proposal.gate) and gate["verdict"] == "refused":
-        display.say(
-            f"round {k}: refused, as {gate['without_signal']:.0%} of the pilot's boards are answered all validly or "
-            f"all invalidly, more than {gate['bound']:.0%}; {gate['action']} by round {k - 1}'s"
         )
 
 

@@ -1,4 +1,4 @@
-"""The command ``python -m rl.report``: one HTML page on one run, several, a comparison, or branches."""
+"""The command ``python -m rl.report``: one HTML page on one run, several, or a comparison."""
 
 import sys
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ examples:
   python -m rl.report runs/tiny
   python -m rl.report runs/tiny runs/seed1 -o two.html
   python -m rl.report runs/compare-tiny
-  python -m rl.report runs/lab/branches
 """
 
 
@@ -23,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Writes one HTML page that stands alone. Its pictures (PNG) and numbers (JSON)\nare also files beside it.",
         _EPILOG,
     )
-    directory = "directory of rl.train, rl.compare or rl.branch"
+    directory = "directory of rl.train or rl.compare"
     parser.add_argument("runs", type=local_path, nargs="+", metavar="RUN", help=directory)
     default = f"in report/ of RUN; of several RUNs {FILE} in the current directory"
     parser.add_argument(
@@ -43,10 +42,6 @@ def _write(folders: Sequence[Path], file: Path | None) -> Path:
         from rl.report import comparison  # imports the student and its trainer
 
         return comparison.write(first, comparison.read(first), file)
-    if (first / "gains.jsonl").exists():
-        from rl.report import branch
-
-        return branch.write(first, file)
     return write(first, file)
 
 

@@ -43,7 +43,7 @@ class Student(Validated, Protocol):
 
     **What you write**: the members below and those of `Validated`; in a writer also those of `WritingStudent`.
 
-    **What you get**: rounds and designs (`rl.loop`), validation and pilots (`rl.judge.validation`), checkpoints and
+    **What you get**: rounds and designs (`rl.loop`), validation (`rl.judge.validation`), checkpoints and
     export (`rl.run.recorder`).
 
     Attributes:

@@ -21,8 +21,8 @@ from jaxlake.kinds import Kind
 from jaxlake.types import Instance, coordinate
 from rl import distributed
 from rl.config import Config, ConfigError, extensions
-from rl.config.choices import Credit, GateAction, LanguageKind
-from rl.judge.validation import PILOT_SAMPLES, validate
+from rl.config.choices import Credit, LanguageKind
+from rl.judge.validation import validate
 from rl.learn import grpo, sft
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, mixed_boards
 from rl.learn.grpo.optimizer import make_optimizer
@@ -250,8 +250,7 @@ def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
     if extensions.is_own(config.reward.kind):
         extensions.find("reward.kind", config.reward.kind)
     engineer = config.engineer
-    pilots = engineer.gate is not GateAction.OFF
-    policy.sampler.width(max(config.grpo.samples, config.validation.samples, pilots * PILOT_SAMPLES))
+    policy.sampler.width(max(config.grpo.samples, config.validation.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")
     reads = isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API

@@ -219,14 +219,13 @@ def test_a_proposals_record_is_strict_json():
     assert LakeConfig.from_dict(record["projected"]) == projected
     assert record["repairs"] == ["kept"]
     assert (record["attempts"], record["errors"]) == (2, ["the answer is empty"])
-    assert (record["candidates"], record["chosen"], record["gate"]) == ([], 0, None)
+    assert (record["candidates"], record["chosen"]) == ([], 0)
 
 
 def test_a_record_tells_the_candidates_the_gate_and_how_far_the_projection_moved():
     a, b = (LakeConfig.uniform((3, 4), hole=hole, wait=0.2) for hole in (0.1, 0.5))
     parsed = {"3": {"hole": 0.9}, "4": {"hole": 0.5}}
-    gate = {"verdict": "accepted"}
-    record = Proposal(engineer="api", parsed=parsed, projected=b, candidates=(a, b), chosen=1, gate=gate).to_json()
+    record = Proposal(engineer="api", parsed=parsed, projected=b, candidates=(a, b), chosen=1).to_json()
     assert [LakeConfig.from_dict(candidate) for candidate in record["candidates"]] == [a, b]
-    assert (record["chosen"], record["gate"]) == (1, gate)
+    assert record["chosen"] == 1
     assert record["distances"] == {"parsed_projected": pytest.approx(0.2)}

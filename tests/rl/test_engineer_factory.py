@@ -1,23 +1,17 @@
-"""What engineers get of a run: the right parameters, a server's answers, a pilot by the current policy."""
+"""What engineers get of a run: the right parameters, a server's answers."""
 
 import json
-from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
 from stage import LEGAL, PREVIOUS, Scene, Scripted, Stage
 
-from jaxlake.config import LakeConfig
-from jaxlake.kinds import Kind
 from rl.config import ConfigError, WarmStartSection
-from rl.judge import validation
 from rl.judge.server import ApiError
 from rl.loop import engineer_factory
 from rl.model.sharding import fingerprint
-from rl.students import language
 from rl.students.language import check_room
-from rl.students.writer import PlanWriter
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -147,46 +141,9 @@ def test_a_server_that_refuses_for_good_or_is_gone_stops_the_run_in_one_line(sta
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.heavy
-def test_a_pilot_asks_the_current_policy_about_each_kind_with_data(stage, monkeypatch):
-    monkeypatch.setattr(validation, "PILOT_BOARDS", 3)
-    monkeypatch.setattr(validation, "PILOT_SAMPLES", 4)
-    run = stage.after_round_0()
-    lake, asked = LakeConfig((3, 4), (0.0, 1.0), (0.2, 0.25), (0.0, 0.0)), []
-
-    def answer(writer, boards, samples, sampling, key, show):
-        asked.append((boards, samples, sampling.temperature))
-
-    monkeypatch.setattr(PlanWriter, "answer", answer)
-    verdict = SimpleNamespace(valid=np.array([1, 1, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0], bool))
-    monkeypatch.setattr(validation, "judge", lambda boards, optima, answers, objective: verdict)
-    shares = validation.pilot(run.student, run.recorder, lake, jax.random.key(3))
-    (instances, samples, temperature) = asked[0]
-    assert instances.size.tolist() == [4] * 3 and instances.holes.sum(axis=-1).tolist() == [3] * 3
-    assert (samples, temperature) == (4, 1.0)
-    assert {kind: p.tolist() for kind, p in shares.items()} == {Kind.of(4): [1.0, 0.25, 0.0]}
-
-
-def test_a_refused_proposal_is_mixed_with_the_round_before_and_it_is_said(stage, monkeypatch):
-    run = stage.after_round_0(kind="uniform", gate="mix")
-    hopeless = {kind: np.zeros(8) for kind in PREVIOUS.kinds}
-    monkeypatch.setattr(validation, "pilot", lambda *arguments: hopeless)
-    proposal = run.design()
-    assert proposal.gate["action"] == "mixed"
-    assert "refused, as 100%" in run.lines[-1] and "mixed by round 0's" in run.lines[-1]
-
-
 def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage):
     with pytest.raises(ConfigError, match="engineer.template = no/such/file.md: "):
         engineer_factory.check(stage.config({"template": "no/such/file.md"}))
-
-
-def test_a_pilot_without_room_is_refused_before_the_run(stage, monkeypatch):
-    monkeypatch.setattr(language, "PILOT_SAMPLES", 64)
-    config = stage.config({"gate": "mix"})
-    with pytest.raises(ConfigError, match="sampler.rows = 8: must be at least 64, as the 64 answers"):
-        check_room(stage.run().policy, config)
-    check_room(stage.run().policy, stage.config({}))  # no pilot
 
 
 def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl.judge.statistics import cell_weights, intervals, ratio_interval, seed_interval, spearman, t_interval
+from rl.judge.statistics import cell_weights, intervals, ratio_interval, seed_interval, t_interval
 
 
 def test_bootstrap_is_that_of_a_plain_loop():
@@ -73,14 +73,6 @@ def test_interval_of_a_ratio_is_that_of_a_plain_loop():
     drawn = [numerator[seeds].mean() / denominator[seeds].mean() for seeds in picks]
     _, low, high = ratio_interval(numerator, denominator)
     assert (low, high) == pytest.approx(np.percentile(drawn, (2.5, 97.5)), abs=0.01)
-
-
-def test_spearman_by_hand():
-    # Without ties 1 - 6 sum(d^2) / (n (n^2 - 1)): d = 0, 1, 1, 1, 1 gives 1 - 24 / 120.
-    assert spearman(np.array([1.0, 2, 3, 4, 5]), np.array([2.0, 7, 5, 50, 11])) == pytest.approx(0.8)
-    # Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4: covariance 4.5, variances 4.5 and 5.
-    pairs = np.array([[0.0, 1, 1, 2], [0, 0, 0, 0]]), np.array([[0.0, 1, 2, 3]] * 2)
-    assert spearman(*pairs) == pytest.approx([4.5 / np.sqrt(4.5 * 5), np.nan], nan_ok=True)
 
 
 def test_cells_weigh_the_same_whatever_their_boards():

@@ -40,6 +40,6 @@ def code(page, kinds=("code_inline", "code_block", "fence")):
 
 def commands(page):
     """The arguments of Python in our commands in a page's blocks, each in one line."""
-    scripts = r"-m (?:jaxlake|engineer|rl|examples)\.[\w.]+|(?:benchmarks|notebooks)/\w+\.py"
+    scripts = r"-m (?:jaxlake|engineer|rl|examples)\.[\w.]+|(?:benchmarks|notebooks|studies)/\w+\.py"
     text = code(page, ("code_block", "fence")).replace("\\\n", " ")
     return re.findall(rf"^ *(?:\$ )?python ((?:{scripts})(?: .*)?)$", text, re.MULTILINE)

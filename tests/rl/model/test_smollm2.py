@@ -9,7 +9,6 @@ import random
 import unicodedata
 import urllib.request
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -19,16 +18,18 @@ import servers
 from flax import nnx
 from smollm2 import smollm2
 
+from engineer import Training
+from engineer.examples import draw_history
 from jaxlake.benchmark import load, spread, take
 from jaxlake.text import PromptStyle, prompt
 from rl import config as config_
 from rl.command import shipped
-from rl.judge import reading_test as reading
 from rl.model import weights
+from rl.model.context import read_context
 from rl.model.decoder import token_positions
-from rl.model.gguf import convert
 from rl.model.presets import read_config
 from rl.model.tokenizer import Tokenizer
+from studies.gguf_folder import convert
 
 pytestmark = pytest.mark.heavy
 for name in ("xllamacpp", "gguf"):
@@ -57,7 +58,7 @@ def file() -> Path:
 @pytest.fixture(scope="module")
 def folder(file, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("smollm2") / "folder"
-    assert convert(file, folder).endswith(": 134.5 M parameters in float32, from F32, Q4_1, Q8_0")
+    convert(file, folder)
     return folder
 
 
@@ -103,8 +104,13 @@ def strings() -> list[str]:
     boards = take(boards, spread(boards)[:100]).instances
     found = [prompt(boards[i], style) for i in range(100) for style in list(PromptStyle)[:3]]
     for name in ("tiny.yaml", "qwen3-4b.yaml"):
-        config, asker = config_.load(shipped(name)), SimpleNamespace(fits=lambda text: True)
-        found += [question.message for question in reading.questions(reading.drawn_states(config, 25), asker, config)]
+        config = config_.load(shipped(name))
+        context, rounds = read_context(config.engineer), max(2, config.rounds.count)
+        for seed in range(50):
+            rng = np.random.default_rng([2**20, seed])
+            history = draw_history(rng, config.lake.kinds, rounds, context.modules, config.target_kinds)
+            training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
+            found.append(context.build(history[-1].evidence, history, training))
     rng = random.Random(0)
     letters = [c for c in map(chr, range(1, 0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
     blanks = [*" \t\n\r\v\f\u00a0\u0085\u2003\u2028\u3000\u200b", "  ", "\n\n", *"a1²Ⅷ٣½!", "23", "3.5"]

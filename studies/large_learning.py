@@ -10,13 +10,14 @@ is paid only when all arrive, and a hole or a collision ends its episode, so it
 trains on smaller boards first; from 16x16 alone it learns nothing.
 
 examples:
-  python benchmarks/large_learning.py
+  python studies/large_learning.py
       a row after every twenty updates
-  python benchmarks/large_learning.py --quick
+  python studies/large_learning.py --quick
       few updates; only a peer that is installed already
 """
 
 import json
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
 from lab_speed import PACKAGES
 from side_by_side import Peer, interpreter, read_options, write_rows
 

@@ -8,13 +8,19 @@ An agent sees a window of 9x9 with the steps to its goal, which PIBT reads too.
 The peer is that of `large_learning.py`, in the same virtual environment.
 
 examples:
-  python benchmarks/lifelong_learning.py --picture learning.png
+  python studies/lifelong_learning.py --picture learning.png
       a row after every twenty updates, and their curve
-  python benchmarks/lifelong_learning.py --quick
+  python studies/lifelong_learning.py --quick
       few updates; only a peer that is installed already
 """
 
+import sys
+from pathlib import Path
+
 import jax
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
 from lab_speed import PACKAGES
 from large_learning import TEST_STEPS, boards, learn
 from side_by_side import interpreter, read_options, write_rows
