@@ -20,7 +20,6 @@ USABLE = 0.95 * 10**9  # of a GPU's gigabyte, where JAX may take 95 %
 DEVICES = {  # what each is made for: devices, and bytes of one
     "tiny": (1, 2 * GIB),
     "tiny-engineer": (1, 2 * GIB),
-    "teach": (1, 2 * GIB),
     "tiny-long": (1, 2 * GIB),
     "small": (1, 16 * USABLE),
     "qwen3-0.6b": (1, 24 * USABLE),
