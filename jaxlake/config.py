@@ -10,7 +10,6 @@ import numpy as np
 
 from jaxlake.arguments import check_key, is_number, short_repr, whole_number
 from jaxlake.kinds import Kind, row_name
-from jaxlake.processes import check_process
 from jaxlake.record import Array
 
 MAX_HOLE = 0.5
@@ -83,7 +82,6 @@ class LakeConfig:
     @staticmethod
     def random(kinds: Sequence[Kind | str | int], key: Array, concentration: float = 1.0) -> "LakeConfig":
         """Draw data ~ Dirichlet(concentration), hole ~ U[0, MAX_HOLE] and wait ~ U[0, 1], all multiples of 0.005."""
-        check_process()
         check_key(key)
         data_key, hole_key, wait_key = jax.random.split(key, 3)
         data = np.asarray(

@@ -14,7 +14,6 @@ import numpy as np
 
 from jaxlake import levels, lifelong, observations, rewards, rules
 from jaxlake.arguments import is_number, short_repr, whole_number
-from jaxlake.processes import check_process
 from jaxlake.record import Array, vary_alike
 from jaxlake.rules import ConflictRule, GoalRule, HoleRule
 from jaxlake.state import DEFAULT_PARAMS, Info, LifelongInfo, LifelongState, Params, State, TimeStep, Transition
@@ -84,7 +83,6 @@ class Lake:
           ValueError: for batch axes, distances of another shape, numbers out of range, and, where the level is known
             now and not only under ``jit``, for one that cannot be played (``levels.validate``).
         """
-        check_process()
         if not isinstance(instance, Instance):
             raise ValueError(f"{short_repr(instance)} must be an Instance")
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
@@ -130,7 +128,6 @@ class Lake:
           ValueError: if a key is needed and not given, for a state of a lake with other ``goals`` or a lifelong one of
             ``AutoReset``, and for actions or rewards of another shape.
         """
-        check_process()
         agents = state.instance.max_agents
         moves = actions = jnp.asarray(actions)
         if actions.shape != (agents,):

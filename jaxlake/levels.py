@@ -13,7 +13,6 @@ import numpy as np
 
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.flood import LARGEST_SIDE, steps_to_goals
-from jaxlake.processes import check_process, runs_programs
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, MAX_GOALS, Instance, LifelongInstance, coordinate
 
@@ -179,7 +178,6 @@ def check_unbatched(instance: Instance) -> None:
         raise ValueError(f"the instance has batch axes {np.shape(instance.size)}: it must have none, as instances[0]")
 
 
-@runs_programs
 def distance_fields(instances: Instance) -> jax.Array:
     """Return the steps from each cell to each agent's goal without other agents; also under ``jit``.
 
@@ -205,7 +203,6 @@ def distance_fields(instances: Instance) -> jax.Array:
     return fields if axes else fields[0]
 
 
-@runs_programs
 def distance_tables(instances: Instance) -> jax.Array:
     """Return the steps between any two cells of each board without agents, for ``Lake.reset`` of lifelong boards.
 
@@ -245,9 +242,7 @@ class LevelBank(Record):
 
         Raises:
           ValueError: as ``validate``, or if there is no level.
-          RuntimeError: in a process forked from one in which JAX had run.
         """
-        check_process()
         axes = check_shapes(instances, lifelong=True)
         if len(axes) != 1 or not axes[0]:
             raise ValueError(f"instances have batch axes {axes}: a bank needs one, of at least 1")
@@ -263,7 +258,6 @@ class LevelBank(Record):
 
     def draw_index(self, key: Array) -> jax.Array:
         """Return the number of a level, each with the same probability, uint32 ``[]``."""
-        check_process()
         # randint costs 2.5 times as much, for a bias below levels / 2 ** 32.
         return jax.random.bits(key, dtype=np.uint32) % np.uint32(len(self))
 

@@ -15,7 +15,6 @@ import numpy as np
 from jaxlake import levels
 from jaxlake.arguments import check_key, threefry_key, whole_number
 from jaxlake.env import MOST_STEPS, Lake
-from jaxlake.processes import runs_programs
 from jaxlake.record import Array, vary_alike
 from jaxlake.rewards import reached
 from jaxlake.rules import GoalRule
@@ -27,7 +26,6 @@ _NEVER = np.iinfo(np.int32).max
 _BYTES = 1 << 28  # Of paths and distances that one program holds.
 
 
-@runs_programs
 def step(instance: Instance, positions: Array, priorities: Array, fields: Array, ties: Array) -> jax.Array:
     """Return a joint action of PIBT, int32 ``[max_agents]`` of ``Action``, for ``Lake.step``; no batch axes.
 
@@ -93,14 +91,12 @@ def step(instance: Instance, positions: Array, priorities: Array, fields: Array,
     return jnp.where(positions == ABSENT, np.int32(Action.WAIT), chosen)
 
 
-@runs_programs
 def next_priorities(priorities: Array, arrived: Array) -> jax.Array:
     """Return the priorities of the next step; they grow until an agent is on its goal, bool ``[agents]`` `arrived`."""
     agents = priorities.shape[-1]
     return jnp.where(arrived, priorities % agents, priorities + agents)
 
 
-@runs_programs
 def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 512) -> Plan:
     """Plan by PIBT from several orders of priority side by side, and keep the best plan.
 
@@ -130,7 +126,6 @@ def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 5
     return plans
 
 
-@runs_programs
 def play(instances: Instance, key: Array, steps: int, goals: GoalRule | str = GoalRule.DRAWN) -> np.ndarray:
     """Play lifelong episodes by PIBT, and return the goals that agents reached, int32 ``[n, max_agents]``.
 

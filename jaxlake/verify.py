@@ -20,7 +20,6 @@ import numpy as np
 from jaxlake import levels
 from jaxlake.arguments import short_repr
 from jaxlake.flood import pack
-from jaxlake.processes import runs_programs
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, MAX_AGENTS, OUTSIDE, Costs, Instance, Objective, Plan, Verdict
 
@@ -28,7 +27,6 @@ _WORD = 32
 Asked = tuple[Instance, Plan, Array]
 
 
-@runs_programs
 def verify(
     instances: Instance, plans: Plan, optimum: Array, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> Verdict:
@@ -47,7 +45,6 @@ def verify(
 
     Raises:
       ValueError: for a word that is no objective, and for arrays of other shapes or kinds than these.
-      RuntimeError: in a process forked from one in which JAX had run.
     """
     objective, axes = Objective(objective), _check(instances, plans, optimum)
     asked: Asked = (instances, plans, optimum)

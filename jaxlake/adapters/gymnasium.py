@@ -33,7 +33,6 @@ from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import Lake
 from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
-from jaxlake.processes import check_process
 from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
 
@@ -109,7 +108,6 @@ class VectorLake(VectorEnv):
             raise ValueError(f"levels have the shape {list(levels.shape)}: it must be [{self.num_envs}]")
         for level in levels:
             check_level(level, self.bank)
-        check_process()
         self._seed, self._steps = np.uint32(self.np_random.integers(2**31)), 0
         self.state, fetched = _reset_batch(self._autoreset, self.bank, levels, self.params)
         timestep = self._layout.unpack(fetched)
@@ -134,7 +132,6 @@ class VectorLake(VectorEnv):
             raise ValueError(
                 f"actions have the shape {list(actions.shape)}: it must be {list(self.action_space.shape)}"
             )
-        check_process()
         # The last observations stay on the device unless somebody is to see them.
         self.state, fetched, final_observation = _step_batch(
             self._autoreset, self.bank, self.state, actions, self._seed, np.uint32(self._steps)

@@ -20,7 +20,6 @@ from jaxlake.adapters.shared import CENTRAL, box_of
 from jaxlake.arguments import seed_key
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
-from jaxlake.processes import runs_programs
 from jaxlake.record import Array, vary_alike
 from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
@@ -141,13 +140,11 @@ def count_joint_actions(num_agents: int) -> int:
     return count
 
 
-@runs_programs
 def split_actions(joint: Array, num_agents: int) -> Array:
     """Split joint actions int ``[...]`` into the numbers of ``Action``, int32 ``[..., num_agents]``."""
     return jnp.asarray(joint, jnp.int32)[..., None] // _places(num_agents) % len(Action)
 
 
-@runs_programs
 def join_actions(actions: Array) -> Array:
     """Join numbers of ``Action`` ``[..., num_agents]`` to joint actions int32 ``[...]``; inverts ``split_actions``."""
     return jnp.sum(jnp.asarray(actions, jnp.int32) * _places(actions.shape[-1]), axis=-1, dtype=jnp.int32)

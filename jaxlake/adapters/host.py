@@ -22,7 +22,6 @@ from jaxlake.env import Lake
 from jaxlake.generate import generate
 from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
-from jaxlake.processes import check_process
 from jaxlake.render import rgb
 from jaxlake.state import Params, State, TimeStep
 
@@ -52,15 +51,13 @@ class Episode:
 
     @property
     def state(self) -> State:
-        """The core's state now; ValueError before the first episode, RuntimeError in a fork of a process with JAX."""
-        check_process()
+        """The core's state now; ValueError before the first episode."""
         if self._state is None:
             raise ValueError("call reset() before step() and render()")
         return self._state
 
     def begin(self, random: np.random.Generator, level: int | None) -> TimeStep:
         """Return the first time step, on the bank's level of that number or on one drawn."""
-        check_process()
         drawn, seed = int(random.integers(len(self.bank))), int(random.integers(2**31))
         level = drawn if level is None else level
         check_level(level, self.bank)
@@ -126,7 +123,6 @@ def _widest_first(leaves: Sequence[Any]) -> list[int]:
 
 def pictures(state: State, mode: str) -> tuple[Any, ...]:
     """Return each board of a batch in one of the ``RENDER_MODES``: texts, or pictures of one size, white outside."""
-    check_process()
     boards = [_picture(board, mode) for board in jax.device_get(state)]
     if mode == "ansi":
         return tuple(boards)
@@ -174,7 +170,6 @@ def check_level(level: int, bank: LevelBank) -> None:
 
 @functools.cache
 def _generated(kind: Kind) -> LevelBank:
-    check_process()
     config = LakeConfig.uniform((kind,), hole=0.2, wait=0.0)
     return LevelBank.build(generate(config, seed_key(0), GENERATED_LEVELS).instances)
 
@@ -187,11 +182,7 @@ def begin(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tupl
 
 @functools.cache
 def _first(lake: Lake, leaves: tuple[tuple[tuple[int, ...], np.dtype], ...], treedef: Any) -> TimeStep:
-    """Shapes of a time step. Kept, so that in a fork of a process that has asked before, ``reset`` is what raises.
-
-    Gymnasium asks before it forks, and hands errors of ``reset`` to the parent; those of a constructor it does not.
-    """
-    check_process()
+    """Return the shapes of a time step."""
     bank, params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
     first: TimeStep = jax.eval_shape(functools.partial(begin, lake), bank, jax.ShapeDtypeStruct((), np.int32), params)[
         1

@@ -7,7 +7,7 @@ One answer holds the whole plan, so an episode is a prompt and a completion. For
 
 For verl (read at 0.9), ``verl_rows`` written to Parquet by ``datasets`` or ``pandas`` are its ``data.train_files``, and
 the reward is set by ``reward.custom_reward_function.path=pkg://jaxlake.adapters.text`` (``name`` is ``compute_score``).
-verl's manager ``prime`` judges in forked processes: a reward is a RuntimeError there, if JAX has run before the fork.
+verl's manager ``prime`` judges in forked processes, in which JAX hangs if it has run before the fork: use ``naive``.
 
 Others take ``tasks`` and ``judge``, of which both are made; the folder ``integrations`` of the repository has some.
 

@@ -1,7 +1,7 @@
 """Scenarios of other projects as a set to score: read, and solved, or bounded where a board is beyond the solver."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,31 +19,25 @@ MAPS_HELP = "or scenarios of other projects: POGEMA's .yaml, or MovingAI's .scen
 AGENTS_HELP = "with --maps: the first N agents of each scenario (default: all; of a .scen 2 to 5, on large maps to 128)"
 """Help of ``--agents``."""
 
-_READERS: dict[str, Callable[..., dict[str, Instance]]] = {
-    ".yaml": pogema.read_scenarios,
-    ".yml": pogema.read_scenarios,
-    ".scen": movingai.read_scenarios,
-}
+_READERS = {".yaml": pogema.read_scenarios, ".yml": pogema.read_scenarios, ".scen": movingai.read_scenarios}
 
 
 def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmark:
     """Read and solve the scenarios of a file of POGEMA's (``.yaml``) or of MovingAI's (``.scen``).
 
-    The set has the file's name, the ids are the names that the readers give, ``family`` is ``other``, and
-    ``hole_ratio`` the share of a board's cells that are holes. Boards beyond ``MAX_SIZE`` or ``MAX_AGENTS`` are not
-    solved: optimum and makespan are ``ABSENT``, and the lower bound is the sum of the agents' shortest paths. Scenarios
-    without a plan (large ones: with an agent that cannot reach its goal), and those that the solver cannot decide, are
-    left out: ``account["left_out"]`` has their names, under ``unsolvable`` and ``out_of_budget``.
+    The set has the file's name, the ids are the names that the readers give, and ``family`` is ``other``. Boards beyond
+    ``MAX_SIZE`` or ``MAX_AGENTS`` are not solved: optimum and makespan are ``ABSENT``, and the lower bound is the sum
+    of the agents' shortest paths. Scenarios without a plan, and those that the solver cannot decide, are left out:
+    ``account["left_out"]`` has their names, under ``unsolvable`` and ``out_of_budget``.
 
     Args:
       agents: how many agents, the first of a scenario, each instance has, as the readers take it; by default all of
         POGEMA's and 2 to 5, on maps beyond 10 x 10 2, 4, 8, ... and 128 of MovingAI's.
 
     Raises:
-      OSError: if the file, or the ``maps.yaml`` beside it, cannot be read.
+      OSError: if the file, or the map or ``maps.yaml`` beside it, cannot be read.
       ModuleNotFoundError: for YAML, if PyYAML is not installed.
-      ValueError: naming the file, the scenario and the fault: what cannot be read, a map that is not there, and a
-        board larger than 181 x 181; or that all scenarios are left out.
+      ValueError: naming the file and the fault, or that all scenarios are left out.
     """
     path, scenarios = Path(path), read_maps(path, agents)
     names, instances = np.array(list(scenarios)), stack(list(scenarios.values()))
@@ -84,11 +78,11 @@ def read_maps(path: str | Path, agents: Sequence[int] | None = None, lifelong: b
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    readers = _READERS | {".json": league.read_scenarios} if lifelong else _READERS
-    if suffix not in readers:
+    reader = league.read_scenarios if lifelong and suffix == ".json" else _READERS.get(suffix)
+    if reader is None:
         raise ValueError(f"{path} must end in {', '.join(_READERS)}, or for lifelong play in .json")
-    rule = ["restart"] if lifelong and readers[suffix] is pogema.read_scenarios else []
-    scenarios = readers[suffix](path, agents, *rule)
+    rule = ["restart"] if lifelong and reader is pogema.read_scenarios else []
+    scenarios: dict[str, Instance] = reader(path, agents, *rule)
     for name, instance in scenarios.items():
         if (side := int(instance.size)) > LARGEST_SIDE:
             raise ValueError(f"{path}, {name}: the board is {side}x{side}: it must be at most {LARGEST_SIDE} a side")

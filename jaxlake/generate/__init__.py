@@ -13,7 +13,6 @@ from jaxlake.generate.dataset import Dataset, KindReport, assemble, report_kind
 from jaxlake.generate.search import Found, Quotas, first_boards, rounded
 from jaxlake.kinds import LARGEST_SIZE, MOST_AGENTS, Family, Kind
 from jaxlake.levels import stack, validate
-from jaxlake.processes import runs_programs
 from jaxlake.record import Array
 from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Objective
@@ -25,7 +24,6 @@ VERSION = 1
 _CANDIDATES = (4096, 200)  # At least, and per instance wanted: 0.8 % of open 10x10 boards need a wait.
 
 
-@runs_programs
 def generate(
     config: LakeConfig,
     key: Array,
@@ -64,7 +62,6 @@ def generate(
     Raises:
       ValueError: naming the argument that is out of its range, a kind that cannot be solved, or one for which no
         solvable board is found; and for arrays that need more than half of the machine's memory.
-      RuntimeError: in a process forked from one in which JAX had run.
     """
     if not isinstance(config, LakeConfig):
         raise ValueError(f"config = {short_repr(config)} must be a LakeConfig")

@@ -13,7 +13,6 @@ from jaxlake.flood import TOGETHER, pack, reach, shortest_paths, steps
 from jaxlake.generate.candidates import BLOCK, Shape, draw_family_block, fingerprints
 from jaxlake.generate.search import Account, Found
 from jaxlake.kinds import Family
-from jaxlake.processes import runs_programs
 from jaxlake.record import Array
 from jaxlake.solve.driver import undecided
 from jaxlake.types import ABSENT, Instance, Objective
@@ -39,7 +38,6 @@ def draw_reachable(key: Array, first: int, count: int, shape: Shape) -> tuple[In
     sizes = {"size": kind.size, "num_agents": kind.num_agents}
     sizes |= {"max_size": shape.max_size, "max_agents": shape.max_agents}
 
-    @runs_programs  # Settings of a thread are its own.
     def block(number: int) -> tuple[Instance, np.ndarray]:
         if kind.family is Family.RANDOM:
             drawn = _random_block(key, number, holes=shape.holes, **sizes)

@@ -18,7 +18,6 @@ from jaxlake.generate.dataset import Dataset, KindReport, assemble, report_kind
 from jaxlake.generate.search import Account, Found, Quotas, rounded
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import pad
-from jaxlake.processes import check_process
 from jaxlake.record import Array
 from jaxlake.solve.driver import undecided
 from jaxlake.types import Status
@@ -68,9 +67,7 @@ def draw(
 
     Raises:
       ValueError: for a kind of which the stock has no board.
-      RuntimeError: in a process forked from one in which JAX had run.
     """
-    check_process()
     max_size = max_size or max(kind.size for kind in config.kinds)
     max_agents = max_agents or max(kind.num_agents for kind in config.kinds)
     parts: list[Found] = []

@@ -15,7 +15,6 @@ import numpy as np
 from jaxlake.arguments import short_repr
 from jaxlake.flood import free_cells
 from jaxlake.levels import check_shapes
-from jaxlake.processes import runs_programs
 from jaxlake.record import Array, Record, record, vary_alike
 from jaxlake.solve.joint import INFINITE, Convention, joint_values
 from jaxlake.types import MAX_SIZE, OUTSIDE, STEPS, Instance, Plan
@@ -27,7 +26,6 @@ _MOVES = STEPS[:4]
 _Arrays: TypeAlias = tuple[jax.Array, ...]
 
 
-@runs_programs
 def completion_costs(instances: Instance, plans: Plan) -> jax.Array:
     """Return the least sum of costs of the valid plans that begin as the given ones do, for every beginning.
 

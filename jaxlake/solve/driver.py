@@ -11,7 +11,6 @@ import numpy as np
 
 from jaxlake.arguments import short_repr, whole_number
 from jaxlake.levels import validate
-from jaxlake.processes import runs_programs
 from jaxlake.solve.bounds import num_pairs
 from jaxlake.solve.exhaustive import search_exhaustively
 from jaxlake.solve.pairs import search_pairs
@@ -44,7 +43,6 @@ _THREADS = 2
 instances/s against 17,000 at 10x10 with 5 agents and a hole ratio of 0.1."""
 
 
-@runs_programs
 def solve(
     instances: Instance, objective: Objective | str = Objective.SUM_OF_COSTS, max_steps: int = MAX_STEPS
 ) -> Solution:
@@ -64,7 +62,6 @@ def solve(
     Raises:
       ValueError: for an instance that cannot be played, as ``validate`` says, and for arrays or a horizon larger
         than the search's number formats.
-      RuntimeError: in a process forked from one in which JAX had run.
     """
     objective, max_steps = Objective(objective), whole_number("max_steps", max_steps, 1, MAX_HORIZON)
     validate(instances)
@@ -95,7 +92,6 @@ def waits(solutions: Solution) -> np.ndarray:
     return waiting
 
 
-@runs_programs
 def without_waiting(
     instances: Instance, solutions: Solution, objective: Objective | str = Objective.SUM_OF_COSTS
 ) -> np.ndarray:
@@ -236,7 +232,6 @@ def _run(task: _Task, pending: np.ndarray, stage: _Stage) -> np.ndarray:
     return undecided
 
 
-@runs_programs  # Settings of a thread are its own.
 def _queue(task: _Task, waiting: np.ndarray, stage: _Stage, search: Search) -> None:
     """Search the instances in a fixed number of lanes; a lane that is done takes the next one."""
     search = _copy(search)

@@ -17,7 +17,6 @@ import numpy as np
 from jaxlake.arguments import Word, whole_number
 from jaxlake.flood import free_cells
 from jaxlake.levels import check_shapes
-from jaxlake.processes import runs_programs
 from jaxlake.record import Array, Record, vary_alike
 from jaxlake.types import MAX_SIZE, STEPS, Action, Instance
 
@@ -64,7 +63,6 @@ class JointValues(Record):
         object.__setattr__(self, "convention", Convention(self.convention))
 
 
-@runs_programs
 def joint_values(instances: Instance, num_agents: int, convention: Convention | str) -> JointValues:
     """Optimal costs-to-go of every joint position.
 
@@ -114,7 +112,6 @@ def value(joint: JointValues, places: Array) -> jax.Array:
     return joint.values[tuple(jnp.moveaxis(jnp.asarray(places), -1, 0))].astype(jnp.int32)
 
 
-@runs_programs
 def action_values(joint: JointValues, places: Array) -> jax.Array:
     """Return what each joint action costs if the agents are optimal afterwards, int32 ``[5, ..., 5]``, an axis each.
 

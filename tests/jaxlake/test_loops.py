@@ -8,14 +8,12 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from jaxlake import action_values, generate, joint_values, needs_wait, observations, pibt, solve, verify
+from jaxlake import observations
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text
-from jaxlake.config import LakeConfig
 from jaxlake.env import Lake
-from jaxlake.levels import LevelBank, distance_fields, stack, validate
+from jaxlake.levels import LevelBank, distance_fields, stack
 from jaxlake.rewards import cost, shaped
-from jaxlake.solve import Convention, completion_costs
 from jaxlake.state import Params
 from jaxlake.types import Action
 from tests.support.faces import ON_DEVICE
@@ -97,27 +95,6 @@ def test_a_rollout_is_the_same_under_shard_map_and_strict_settings():
     with settings(**MAPPED):
         ours = jax.jit(sharded)(KEYS)
     same(ours, jax.jit(every)(KEYS))
-
-
-@pytest.mark.heavy
-def test_solvers_judges_and_generators_run_under_strict_settings():
-    boards = stack([from_text(board) for board in (BOARDS[0], BOARDS[1], "aA.\nbB.\ncC.")])
-    with settings(**SETTINGS):
-        solved = solve(boards)
-        assert solved.cost.tolist() == [2, 4, 3] and not needs_wait(boards, solved)[[0, 2]].any()
-        assert verify(boards, solved.plan, solved.cost).optimal.all()
-        costs = completion_costs(boards[:1], jax.tree.map(lambda part: part[:, None], solved.plan[:1]))
-        assert costs[0, 0, 0, 0] == 2
-        joint = joint_values(boards[:2], 2, Convention.SUM_OF_LOSS)[0]
-        assert action_values(joint, np.array([0, 3]))[Action.RIGHT, Action.RIGHT] == 2
-        assert len(generate(LakeConfig.uniform((3, "rooms5"), 0.2, 0.0), jax.random.key(0), 4).instances) == 4
-        assert verify(boards, pibt.plan(boards, jax.random.key(1), max_steps=8), -1).checks[:, :7].all()
-
-
-def test_boards_are_drawn_on_other_threads_under_strict_settings_of_the_process():
-    with settings(**SETTINGS):
-        found = generate(LakeConfig.uniform(["3x2"], 0.2, 0.0), jax.random.key(0), 4, exact=False)
-    validate(found.instances)
 
 
 @pytest.mark.parametrize("name", ["planes", *ON_DEVICE])

@@ -13,7 +13,6 @@ import jaxlake
 from jaxlake import Action, AnswerFormat, Check, Instance, Lake, PromptStyle, State, TimeStep, observations, view
 from jaxlake.adapters.text import judge, tasks
 from jaxlake.fixed_sets import Benchmark, load
-from jaxlake.processes import check_process
 from jaxlake.rewards import accuracy
 from jaxlake_openenv.models import LakeAction, LakeObservation, LakeState
 
@@ -67,7 +66,6 @@ class LakeEnvironment(Environment[LakeAction, LakeObservation, LakeState]):
         Raises:
           HTTPException: 400, naming an argument that cannot be and what it must be.
         """
-        check_process()
         boards = _boards(split)
         if index is None:
             index = int(np.random.default_rng(seed).integers(len(boards)))

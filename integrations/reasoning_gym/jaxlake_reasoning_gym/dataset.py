@@ -11,7 +11,6 @@ from reasoning_gym.dataset import ProceduralDataset
 from jaxlake import AnswerFormat, Kind, LakeConfig, PromptStyle, answer, generate
 from jaxlake.adapters.text import judge, tasks
 from jaxlake.arguments import seed_key
-from jaxlake.processes import check_process
 
 DATASET_NAME = "multi_agent_path_finding"
 
@@ -112,7 +111,6 @@ def _block(
     lake: LakeConfig, style: str, answer_format: str, seed: int, number: int
 ) -> list[tuple[str, str, str, Kind, bool]]:
     """Return the questions of a block, with answer, level, kind and whether every optimal plan waits."""
-    check_process()
     found = generate(lake, jax.random.fold_in(seed_key(seed), number), _BLOCK)
     side = found.instances.max_size
     pairs = tasks(found.instances, found.solutions.cost, style, answer_format)

@@ -1,8 +1,6 @@
 """The dataset as reasoning-gym uses it, and its scores beside ``jaxlake.benchmark.score`` and figures by hand."""
 
 import copy
-import multiprocessing
-import os
 import pickle
 from collections import Counter
 
@@ -47,17 +45,6 @@ def test_a_dataset_can_be_sent_to_another_process_and_a_copy_has_a_seed_of_its_o
     assert first[0] == pickle.loads(pickle.dumps(first))[0] == other[0] != second[0]
     other.seed = 2
     assert list(other) == list(second)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_loader_reads_what_was_drawn_and_says_why_it_can_neither_draw_nor_score():
-    dataset = reasoning_gym.create_dataset(DATASET_NAME, size=128, max_grid_size=3, seed=1)
-    entry = dataset[0]
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply_async(dataset.__getitem__, [0]).get(timeout=60) == entry
-        for call, arguments in ((dataset.__getitem__, [64]), (dataset.score_answer, [entry["answer"], entry])):
-            with pytest.raises(RuntimeError, match="^this process was forked .* DataLoader"):
-                pool.apply_async(call, arguments).get(timeout=60)
 
 
 def test_boards_are_as_the_configuration_says():

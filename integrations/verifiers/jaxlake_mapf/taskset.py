@@ -14,7 +14,6 @@ from jaxlake.adapters.text import judge, tasks
 from jaxlake.arguments import seed_key
 from jaxlake.benchmark import SETS, load
 from jaxlake.kinds import Kind, read_kinds
-from jaxlake.processes import check_process
 from jaxlake.types import MAX_STEPS, Verdict
 from jaxlake_mapf.turns import Game, outcome, words
 
@@ -137,7 +136,6 @@ class MapfTaskset(vf.Taskset[MapfTask, MapfConfig]):
                 boards = fixed.instances[block]
                 yield fixed.ids[block], fixed.kinds[block], boards, fixed.optimum[block], solve(boards)
             return
-        check_process()
         key = seed_key(self.config.seed)
         for number in itertools.count():
             found = generate(lake, jax.random.fold_in(key, number), _BLOCK)

@@ -106,10 +106,6 @@ def test_what_cannot_be_played_is_refused_in_one_line(path, run, tmp_path):
             "boards.yaml, wide: the board is 182x182: it must be at most 181 a side",
         ),
         (tmp_path / "wall.scen", "wall.scen"),
-        (
-            path("apart: |-\n  a#\n  #A\n", "apart.yml"),
-            "apart.yml, map apart: no two free cells of the map are side by side",
-        ),
         (path("[", "broken.yaml"), "broken.yaml: not YAML"),
         (path("cut: |-\n  a.#........A\n", "cut.yaml"), "cut.yaml: no scenario has a plan that the solver finds"),
         (path("", "maps.txt"), "maps.txt must end in .yaml, .yml, .scen"),
