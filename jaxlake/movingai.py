@@ -128,7 +128,8 @@ def instance_on_map(where: str, blocked: np.ndarray, starts: Sequence[Cell], goa
             raise ValueError(f"{where}: row {row}, column {column} is outside the map of {height} x {width}")
     holes = np.ones((size, size), bool)
     holes[:height, :width] = blocked
-    instance = build(size, holes, *([row * size + column for row, column in cells] for cells in (starts, goals)))
+    starts_at, goals_at = ([row * size + column for row, column in cells] for cells in (starts, goals))
+    instance = build(size, holes, starts_at, goals_at)
     try:
         validate(instance)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """Scenarios of other projects as a set to score: read, and solved, or bounded where a board is beyond the solver."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,9 @@ MAPS_HELP = "or scenarios of other projects: POGEMA's .yaml, or MovingAI's .scen
 AGENTS_HELP = "with --maps: the first N agents of each scenario (default: all; of a .scen 2 to 5, on large maps to 128)"
 """Help of ``--agents``."""
 
-_READERS = {".yaml": pogema.read_scenarios, ".yml": pogema.read_scenarios, ".scen": movingai.read_scenarios}
+_Reader = Callable[..., dict[str, Instance]]
+_READERS: dict[str, _Reader] = {suffix: pogema.read_scenarios for suffix in (".yaml", ".yml")}
+_READERS[".scen"] = movingai.read_scenarios
 
 
 def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmark:
@@ -78,11 +80,11 @@ def read_maps(path: str | Path, agents: Sequence[int] | None = None, lifelong: b
     """
     path = Path(path)
     suffix = path.suffix.lower()
-    reader = league.read_scenarios if lifelong and suffix == ".json" else _READERS.get(suffix)
+    reader: _Reader | None = league.read_scenarios if lifelong and suffix == ".json" else _READERS.get(suffix)
     if reader is None:
         raise ValueError(f"{path} must end in {', '.join(_READERS)}, or for lifelong play in .json")
     rule = ["restart"] if lifelong and reader is pogema.read_scenarios else []
-    scenarios: dict[str, Instance] = reader(path, agents, *rule)
+    scenarios = reader(path, agents, *rule)
     for name, instance in scenarios.items():
         if (side := int(instance.size)) > LARGEST_SIDE:
             raise ValueError(f"{path}, {name}: the board is {side}x{side}: it must be at most {LARGEST_SIDE} a side")
