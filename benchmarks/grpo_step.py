@@ -42,10 +42,8 @@ from side_by_side import ROOT, Row, alternate, connect, header, interpreter, rea
 
 from rl import config as config_
 from rl.config import Config
-from rl.learn import grpo
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
-from rl.learn.grpo.optimizer import MAX_NORM
-from rl.learn.grpo_step import grpo_step, rounds_optimizer
+from rl.learn.optimizer import MAX_NORM, init_state
 from rl.model import presets, weights
 from rl.model.decoder import create
 from rl.model.policy import Policy
@@ -57,6 +55,7 @@ from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.state import TrainState
 from rl.run.tracking import Display
+from rl.students.writer.step import grpo_step, rounds_optimizer
 
 TINY = ROOT / "configs" / "tiny.yaml"
 PROMPTS, SAMPLES, NEW_TOKENS = 16, 8, 128
@@ -158,7 +157,7 @@ class Ours:
         directory.create()
         display.stage("benchmark", steps)
         self.policy, self.config = policy, config
-        self.state = TrainState(parameters, grpo.init(rounds_optimizer(config), parameters, policy.mesh))
+        self.state = TrainState(parameters, init_state(rounds_optimizer(config), parameters, policy.mesh))
         self.state.progress.stage = "rounds"
         self.recorder = Recorder(directory, display, Stop(), self)
         self.order = np.random.default_rng(0).permutation(len(self.lake.prompts))

@@ -89,17 +89,17 @@ REWARDS = {"exact": "optimal", "outcome": "paper"}
 """The reward that goes with each credit."""
 KINDS = {
     # Where a function is called from, its name there, and what the run does in it (the innermost counts).
-    ("rl.learn.sft", "warm_start"): "warm start",
+    ("rl.learn.supervised", "warm_start"): "warm start",
     ("rl.loop.rounds", "run_rounds"): "between rounds",
-    ("rl.students.LanguageStudent", "train"): "within a round",
+    ("rl.students.WriterStudent", "train"): "within a round",
     ("rl.model.sampler.grammar.GrammarSampler", "write"): "engineer decoding",
-    ("rl.learn.grpo_step", "sample"): "rollout",
+    ("rl.students.writer.step", "sample"): "rollout",
     ("rl.learn.credit", "token_credit"): "credit",
-    ("rl.learn.grpo_step", "add_logprobs"): "log-probs",
-    ("rl.learn.grpo_step", "make_updates"): "update",
-    ("rl.learn.sft", "rehearse"): "rehearsal",
+    ("rl.students.writer.step", "add_logprobs"): "log-probs",
+    ("rl.students.writer.step", "make_updates"): "update",
+    ("rl.learn.supervised", "rehearse"): "rehearsal",
     ("rl.loop.rounds", "validate"): "validation",
-    ("rl.students.language", "validate"): "validation",
+    ("rl.students.writer.student", "validate"): "validation",
     ("rl.students.PlayerStudent", "train"): "update",
     ("rl.students.player.language", "validate"): "validation",
 }

@@ -36,8 +36,9 @@ import numpy as np
 from side_by_side import alternate, header, read_options, write_rows
 
 from rl.config import GRPOSection
-from rl.learn import grpo
-from rl.learn.grpo.optimizer import make_optimizer
+from rl.learn.loss import Batch
+from rl.learn.optimizer import init_state, make_optimizer
+from rl.learn.update import accumulate, update
 from rl.model import lora, presets
 from rl.model.attention import SLOTS_AT_ONCE
 from rl.model.decoder import DecoderConfig, abstract, create
@@ -46,7 +47,7 @@ from rl.model.sampler import Sampler
 from rl.model.sampler.schedule import Schedule
 from rl.model.sharding import for_rollout, make_mesh
 
-update_module: Any = importlib.import_module("rl.learn.grpo.update")  # rl.learn.grpo.update is the function
+update_module: Any = importlib.import_module("rl.learn.update")
 
 jax.config.update("jax_platforms", "cpu")
 MEAN, SIGMA, ROOM = 1500, 0.8, 8192
@@ -124,14 +125,14 @@ def flops_of_rows(config: DecoderConfig) -> Callable[[int, int], float]:
     """
     graph, parameters = abstract(config, MESH)
     trained, frozen = lora.split(parameters)
-    total = jax.eval_shape(functools.partial(grpo.zeros_like, mesh=MESH), trained)
+    total = jax.eval_shape(functools.partial(update_module.zeros_like, mesh=MESH), trained)
 
     def traced(width: int, room: int) -> float:
         values = jax.ShapeDtypeStruct((1, room), jnp.float32)
         sequences = abstract_sequences(1, width - room, room)
-        batch = grpo.Batch(sequences=sequences, sampler_logprobs=values, advantages=values)
+        batch = Batch(sequences=sequences, sampler_logprobs=values, advantages=values)
         settings = GRPOSection(micro_batch=1)
-        program = grpo.accumulate.trace(graph, trained, frozen, total, batch, settings=settings, mesh=MESH)
+        program = accumulate.trace(graph, trained, frozen, total, batch, settings=settings, mesh=MESH)
         return products(program.jaxpr.jaxpr)
 
     def terms(width: int, room: int) -> list[float]:
@@ -212,17 +213,17 @@ def clock_update(rng: np.random.Generator) -> Sides:
     graph, parameters = create(config, jax.random.key(0), MESH)
     settings = GRPOSection(micro_batch=MICRO_BATCH, learning_rate=1e-6)
     optimizer = make_optimizer(settings, 1000)
-    held = [parameters, grpo.init(optimizer, parameters, MESH)]
+    held = [parameters, init_state(optimizer, parameters, MESH)]
     prompts, answers = (np.maximum(x // scale, 1) for x in draw_lengths(rng))
     mask = np.arange(room) < answers[:, None]
     values = rng.normal(size=mask.shape).astype(np.float32)
     sequences = join([[1] * p for p in prompts], PROMPT_ROOM // scale, np.ones(mask.shape, np.int32), mask)
-    batch = grpo.Batch(sequences=sequences, sampler_logprobs=values, advantages=values)
+    batch = Batch(sequences=sequences, sampler_logprobs=values, advantages=values)
     name = f"update, {len(answers)} answers"
 
     def ours() -> dict[str, float]:
         start = time.perf_counter()
-        held[0], held[1], _ = grpo.update(graph, optimizer, held[0], held[1], batch, MESH, settings, room, lambda: None)
+        held[0], held[1], _ = update(graph, optimizer, held[0], held[1], batch, MESH, settings, lambda: None)
         jax.block_until_ready(held)
         return {name: (prompts.sum() + answers.sum()) / (time.perf_counter() - start)}
 

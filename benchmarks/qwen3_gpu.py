@@ -47,7 +47,8 @@ import optax  # noqa: E402
 from side_by_side import Peer, Unavailable, fail, header, read_options, report, row  # noqa: E402
 
 from rl.config import LoRASection  # noqa: E402
-from rl.learn import grpo, sft  # noqa: E402
+from rl.learn import supervised  # noqa: E402
+from rl.learn.optimizer import init_state
 from rl.model import lora, presets  # noqa: E402
 from rl.model.decoder import DecoderConfig, abstract, create  # noqa: E402
 from rl.model.logprobs import join  # noqa: E402
@@ -202,7 +203,7 @@ def train(case: Case, device: dict) -> dict:
     mesh = make_mesh(fsdp=1, tp=1)
     graph, parameters = create(config, jax.random.key(0), mesh)
     optimizer = optax.adamw(1e-5)
-    state = grpo.init(optimizer, parameters, mesh)
+    state = init_state(optimizer, parameters, mesh)
     trained, frozen = lora.split(parameters)
     del parameters  # else the step could not overwrite them
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (case.rows, case.tokens)).astype(np.int32)
@@ -212,7 +213,7 @@ def train(case: Case, device: dict) -> dict:
         nonlocal trained, state
         start = time.perf_counter()
         trained, state, _ = jax.block_until_ready(
-            sft.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
+            supervised.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
         )
         return tokens.size / (time.perf_counter() - start)
 

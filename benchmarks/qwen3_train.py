@@ -35,7 +35,8 @@ from qwen3_decode import CONFIG, beside_products, products
 from side_by_side import Row, alternate, connect, header, installed, read_options, report, row
 
 from rl.config.choices import Remat  # noqa: E402
-from rl.learn import grpo, sft
+from rl.learn import supervised
+from rl.learn.optimizer import init_state
 from rl.model import lora, presets, weights
 from rl.model.decoder import DecoderConfig, create
 from rl.model.logprobs import join
@@ -108,14 +109,14 @@ class Ours:
         prompts, answers = tokens[:, :1].tolist(), tokens[:, 1:]
         self.batch = shard_batch(join(prompts, 1, answers, np.ones(answers.shape, bool)), mesh)
         self.graph, self.mesh = graph, mesh
-        self.state = grpo.init(OPTIMIZER, parameters, mesh)
+        self.state = init_state(OPTIMIZER, parameters, mesh)
         self.trained, self.frozen = lora.split(parameters)
 
     def train(self) -> dict:
         """Seconds of one step, and the loss before it."""
         start = time.perf_counter()
         self.trained, self.state, found = jax.block_until_ready(
-            sft.update(self.graph, OPTIMIZER, self.trained, self.frozen, self.state, self.batch, mesh=self.mesh)
+            supervised.update(self.graph, OPTIMIZER, self.trained, self.frozen, self.state, self.batch, mesh=self.mesh)
         )
         return {"all": time.perf_counter() - start, "loss": float(found["loss"])}
 

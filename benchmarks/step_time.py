@@ -30,16 +30,16 @@ import numpy as np
 from side_by_side import ROOT, write_rows
 
 from rl import config as config_
-from rl.learn import grpo
-from rl.learn import grpo_step as one_step
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
+from rl.learn.optimizer import init_state
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.state import TrainState
 from rl.run.tracking import Display
-from rl.students import LanguageStudent
+from rl.students import WriterStudent
+from rl.students.writer import step as one_step
 
 TINY = ROOT / "configs" / "tiny.yaml"
 CREDITS = {
@@ -104,7 +104,7 @@ class Steps:
         self._config = config = config_.load(
             TINY, [*overrides, *start, "warm_start.steps=0", "grpo.engineer_every=0", f"rounds.instances={boards}"]
         )
-        self._student = LanguageStudent(config)
+        self._student = WriterStudent(config)
         self._policy, parameters = self._student.policy, self._student._parameters
         draw, wanted = functools.partial(build_boards, config), config.validation
         key = make_key(0, Purpose.BUILD)
@@ -115,7 +115,7 @@ class Steps:
         directory.create()
         display.stage("benchmark", steps)
         self._student.state = TrainState(
-            parameters, grpo.init(one_step.rounds_optimizer(config), parameters, self._policy.mesh)
+            parameters, init_state(one_step.rounds_optimizer(config), parameters, self._policy.mesh)
         )
         self._state = self._student.state
         self._state.progress.stage = "rounds"

@@ -1,5 +1,5 @@
 """Does our GRPO learn what TRL's does? The same model, prompts, rewards and seeds
-by `rl.learn.grpo_step` and by TRL's GRPOTrainer.
+by `rl.students.writer.step` and by TRL's GRPOTrainer.
 
 A warm start of the tiny model learns to write plans on boards of 3x3 and 4x4;
 both trainers begin with its parameters. A step has 16 boards in one order for
@@ -31,10 +31,8 @@ from side_by_side import ROOT, connect, interpreter, read_options, write_rows
 from jaxlake.adapters import text
 from rl import config as config_
 from rl.judge.statistics import seed_interval
-from rl.learn import grpo
 from rl.learn.boards import BoardSet, build_boards, mixed_boards
-from rl.learn.grpo.optimizer import B2, MAX_NORM
-from rl.learn.grpo_step import grpo_step, rounds_optimizer
+from rl.learn.optimizer import B2, MAX_NORM, init_state
 from rl.loop.rounds import execute
 from rl.model.policy import Policy
 from rl.report import style
@@ -44,6 +42,7 @@ from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.state import TrainState
 from rl.run.tracking import Display
+from rl.students.writer.step import grpo_step, rounds_optimizer
 
 TINY = ROOT / "configs" / "tiny.yaml"
 PROMPTS, SAMPLES, NEW_TOKENS, CLIP, RATE = 16, 8, 40, 0.2, 3e-4
@@ -162,7 +161,7 @@ class Ours:
         directory.create()
         display.stage("parity", steps)
         optimizer = rounds_optimizer(self.config)
-        self.state = TrainState(parameters, grpo.init(optimizer, parameters, self.policy.mesh))
+        self.state = TrainState(parameters, init_state(optimizer, parameters, self.policy.mesh))
         self.state.progress.stage = "rounds"
         self.recorder = Recorder(directory, display, Stop(), self)
 

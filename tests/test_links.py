@@ -121,7 +121,7 @@ def test_the_repository_has_one_address():
 
 PACKAGES = [
     *("jaxlake", "jaxlake.benchmark", "jaxlake.render", "jaxlake.solve"),
-    *("engineer", "engineer.engineers", "engineer.evidence", "rl.learn.grpo", "rl.model.sampler"),
+    *("engineer", "engineer.engineers", "engineer.evidence", "rl.model.sampler"),
 ]
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rl.config.errors import ConfigError
-from rl.config.types import REFERENCE
+from rl.config.fields import OWN, words
+from rl.config.types import REFERENCE, Section
 
 
 def is_own(name: str) -> bool:
@@ -40,3 +41,13 @@ def find(key: str, name: str) -> Callable[..., Any]:
     if not callable(own):
         raise ConfigError(f"{key} = {name}: module {module} has no function {function}")
     return own
+
+
+def check_extensions(section: Section, prefix: str = "") -> None:
+    """Find all functions that a section and those in it name; ConfigError if one is not there."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            check_extensions(value, f"{prefix}{name}.")
+        elif isinstance(value, str) and is_own(value) and OWN in words(field.annotation):
+            find(f"{prefix}{name}", value)

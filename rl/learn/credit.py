@@ -3,9 +3,9 @@
 The reward is 1 for an optimal plan. The potential of what is written so far is 1 where such a plan can still follow and
 0 where none can. It is 1 before the first token, since boards are solvable, and an answer's reward after the last, so
 its changes add up to the reward less 1: nothing for every token but the one that loses it. Paid as they are, changes of
-a potential leave the best policy what it is (Ng, Harada & Russell 1999); `rl.learn.grpo.token_advantages` says how they
-weigh. VinePPO (Kazemnejad et al. 2024) estimates such values by sampling on from each token. With a reward for any
-valid plan a detour would cost nothing: tried in the tiny run, all answers went to and fro until they were cut off.
+a potential leave the best policy what it is (Ng, Harada & Russell 1999); `rl.learn.advantages.token_advantages` has
+their weights. VinePPO (Kazemnejad et al. 2024) estimates such values by sampling on from each token. With a reward for
+any valid plan a detour would cost nothing: tried in the tiny run, all answers went to and fro until they were cut off.
 """
 
 import re

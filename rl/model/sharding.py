@@ -166,11 +166,6 @@ def abstract_rollout(parameters: nnx.State, dtype: Any, mesh: Mesh) -> nnx.State
     return abstract_at(made, rollout_shardings(parameters, mesh))
 
 
-def lower_for_rollout(parameters: nnx.State, dtype: Any, mesh: Mesh) -> jax.stages.Lowered:
-    """Lower the program of `for_rollout` from ShapeDtypeStructs."""
-    return _prepare.lower(split_ready(parameters, dtype, mesh)[1], dtype, mesh)
-
-
 def split_ready(parameters: nnx.State, dtype: Any, mesh: Mesh) -> tuple[nnx.State, nnx.State]:
     """Split parameters into those that the sampler can take as they are, and the others."""
 

@@ -9,17 +9,17 @@ from jaxlake.types import Instance
 from rl.config import Config
 from rl.judge.answers import Answerer
 from rl.students.base import BranchingStudent, Program, Student, WritingStudent
-from rl.students.language import LanguageStudent, load_writer
 from rl.students.player import LanguagePlayer, NetworkPlayer, PlayerStudent, load_player
+from rl.students.writer import WriterStudent, load_writer
 
 __all__ = [
     "BranchingStudent",
     "LanguagePlayer",
-    "LanguageStudent",
     "NetworkPlayer",
     "PlayerStudent",
     "Program",
     "Student",
+    "WriterStudent",
     "WritingStudent",
     "create",
     "load",
@@ -34,19 +34,17 @@ def create(config: Config) -> Student:
       ConfigError: if it cannot be made as the settings say.
     """
     if not config.plays:
-        return LanguageStudent(config)
+        return WriterStudent(config)
     return NetworkPlayer(config) if config.is_network else LanguagePlayer(config)
 
 
 def programs(config: Config, mesh: Mesh) -> list[Program]:
-    """List the programs of a language model that learns so, in the order of their use; nothing is traced yet.
-
-    Left out are those of the engineer's sampler, which is the answers' with one row a shard.
+    """List the programs that take the most memory of a run of a language model; nothing is traced yet.
 
     Raises:
       ConfigError: if the model, its batches and the mesh do not go together.
     """
-    return (LanguagePlayer if config.plays else LanguageStudent).programs(config, mesh)
+    return (LanguagePlayer if config.plays else WriterStudent).programs(config, mesh)
 
 
 def load(config: Config, folder: Path | str, boards: Instance, say: Callable[[str], None]) -> Answerer:

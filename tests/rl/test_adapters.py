@@ -19,7 +19,7 @@ from rl.model.policy import Policy
 from rl.model.sharding import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
-from rl.students import LanguageStudent
+from rl.students import WriterStudent
 
 SETTINGS = """
 model: {{shape: {folder}/shape.json, dtype: bfloat16, lora: {{rank: 2, alpha: 4.0}}}}
@@ -81,7 +81,7 @@ def test_a_run_is_evaluated_as_it_was_trained(tmp_path, capsys, quick_compilatio
 
     # The last checkpoint holds the adapters themselves, the run's seed and shape give the base.
     config = config_.load(run / "config.yaml")
-    student = LanguageStudent(config)
+    student = WriterStudent(config)
     student.restore(RunDirectory(run, config), Said())
     capsys.readouterr()
     arguments = ["--run", str(run), "--suite", "validation", "--limit", "1"]

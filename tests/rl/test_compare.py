@@ -19,13 +19,13 @@ from rl.compare import main
 from rl.config import ConfigError, RunError
 from rl.lab import comparison, held_out, workers
 from rl.lab.runs import RunPlan, plan_runs
-from rl.learn import grpo_step
 from rl.loop import rounds
 from rl.loop.rounds import execute
 from rl.run.checkpoint import Checkpoints
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
+from rl.students.writer import step as grpo_step
 
 BASE = """
 mesh: {fsdp: 1}

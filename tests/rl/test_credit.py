@@ -15,7 +15,7 @@ from rl.learn.credit import first_lost, token_credit
 from rl.model.policy import Policy
 from rl.model.sharding import make_mesh
 from rl.model.tokenizer import Tokenizer
-from rl.students.language import check_room
+from rl.students.writer.student import check_room
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

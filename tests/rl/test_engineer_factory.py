@@ -11,7 +11,7 @@ from rl.config import ConfigError, WarmStartSection
 from rl.judge.server import ApiError
 from rl.loop import engineer_factory
 from rl.model.sharding import fingerprint
-from rl.students.language import check_room
+from rl.students.writer.student import check_room
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -12,14 +12,11 @@ from jaxlake.types import Costs, Verdict
 from rl import command
 from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
 from rl.learn.boards import BoardSet
-from rl.learn.grpo import init
-from rl.learn.grpo.optimizer import updates_made
-from rl.learn.grpo_step import grpo_step, rounds_optimizer
+from rl.learn.optimizer import init_state, updates_made
 from rl.learn.reward import rewards
-from rl.loop import engineer_factory
 from rl.model.policy import writer
-from rl.students import LanguageStudent, NetworkPlayer
-from rl.students.language import check_room
+from rl.students import NetworkPlayer, WriterStudent
+from rl.students.writer.step import grpo_step, rounds_optimizer
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -102,15 +99,14 @@ def test_what_names_none_is_refused_with_what_is_allowed(override):
         ("mine_lake:misspelt", "module mine_lake has no function misspelt"),
     ],
 )
-@pytest.mark.parametrize("key", ["engineer.kind", "reward.kind", "text.style"])
+@pytest.mark.parametrize("key", ["engineer.kind", "reward.kind", "text.style", "warm_start.optimizer"])
 def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
     student = stage.run().student
     section, _, field = key.partition(".")
     changed = getattr(student.config, section).model_copy(update={field: name})
     config = student.config.model_copy(update={section: changed})
     with pytest.raises(ConfigError, match=f"{key} = {name}: {message}"):
-        engineer_factory.check(config)
-        check_room(dataclasses.replace(student.policy, text=config.text), config)
+        WriterStudent(config)
 
 
 def test_an_engineer_of_ones_own_designs_a_round(stage):
@@ -153,11 +149,11 @@ def test_a_prompt_of_ones_own_is_what_the_policy_reads(stage):
 
 
 def test_an_optimizer_of_ones_own_makes_the_update_of_a_step(stage):
-    run = stage.run(optimizer="mine_lake:signs", warmup_steps=0, kl_coefficient=0.0, minibatches=1, iterations=1)
-    run.state.optimizer_state = init(rounds_optimizer(run.student.config), run.state.parameters, run.policy.mesh)
+    run = stage.run(optimizer="mine_lake:signs", warmup_steps=0, kl_coefficient=0.0, minibatches=1)
+    run.state.optimizer_state = init_state(rounds_optimizer(run.student.config), run.state.parameters, run.policy.mesh)
     before = jax.tree.map(np.asarray, run.state.parameters)
     boards = BoardSet.of(run.policy, stage.data)
-    grpo_step(run.policy, run.student.config, run.state, run.recorder, boards, np.arange(8))
+    grpo_step(run.policy, run.student.config, run.state, run.recorder, boards, np.arange(4))
     moves = jax.tree.map(lambda now, then: np.abs(now - then), run.state.parameters, before)
     for move in jax.tree.leaves(moves):  # by the rate, or not at all: as of the embedding of a token that nobody wrote
         assert np.all(np.isclose(move, 1e-2, rtol=1e-3) | (move == 0)) and move.any()
@@ -177,7 +173,7 @@ def test_an_optimizer_that_is_none_is_refused_before_anything_is_drawn(stage, se
     config = stage.config()
     settings = getattr(config, section).model_copy(update={"optimizer": name})
     with pytest.raises(ConfigError, match=f"^{section}.optimizer = {name}: {message}"):
-        LanguageStudent(config.model_copy(update={section: settings}))
+        WriterStudent(config.model_copy(update={section: settings}))
 
 
 def test_a_players_reward_that_is_not_there_is_refused_before_anything_is_drawn(tmp_path, monkeypatch):

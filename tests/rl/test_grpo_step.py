@@ -1,4 +1,4 @@
-"""A step's answers, said by a script: text, verdicts, groups, dynamic sampling, masks, and the same on two processes.
+"""A step's answers, said by a script: text, verdicts, groups, masks, and the same on two processes.
 
 The script has a word for each board, a letter for each answer to it: `o` the optimal plan, `v` the same one step later,
 `.` and `x` nothing that is a plan (short and long), `t` the optimal plan without an end.
@@ -19,14 +19,14 @@ from jaxlake.types import Check
 from rl import distributed
 from rl.config import Config, GRPOSection, RewardSection, TextSection
 from rl.learn.boards import BoardSet
-from rl.learn.grpo import policy_loss
-from rl.learn.grpo_step import Collected, make_batch, sample
+from rl.learn.loss import policy_loss
 from rl.model.policy import Policy
 from rl.model.sampler import Rollout
 from rl.model.tokenizer import Tokenizer
 from rl.run.keys import Purpose, make_key
 from rl.run.state import TrainState
 from rl.run.tracking import Stopwatch
+from rl.students.writer.step import Collected, make_batch, sample
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -110,28 +110,16 @@ def scene(tokenizer):
     return make
 
 
-def gathered(scene_: tuple[Step, BoardSet], upcoming: np.ndarray | None = None) -> Collected:
-    return taken_and_gathered(scene_, upcoming)[1]
-
-
-def taken_and_gathered(scene_: tuple[Step, BoardSet], upcoming: np.ndarray | None = None) -> tuple[int, Collected]:
-    """How many boards are used up, and the batch."""
+def gathered(scene_: tuple[Step, BoardSet], boards: np.ndarray | None = None) -> Collected:
     run, lake = scene_
-    upcoming = np.arange(len(lake.prompts)) if upcoming is None else upcoming
-    sampled = sample(run.policy, run.config, run.state, lake, upcoming, lambda done: None, run.watch)
-    batch = make_batch(run.policy.tokenizer, run.config, run.state.progress, lake, sampled, run.watch)
-    return len(sampled.instances), batch
-
-
-def counted(batch) -> list[bool]:
-    """Of each row, whether any of its tokens counts."""
-    return batch.sequences.mask.any(axis=-1).tolist()
+    boards = np.arange(len(lake.prompts)) if boards is None else boards
+    sampled = sample(run.policy, run.config, run.state, lake, boards, lambda done: None, run.watch)
+    return make_batch(run.policy.tokenizer, run.config, run.state.progress, lake, sampled, run.watch)
 
 
 def test_a_batch_holds_each_prompt_with_its_answers_side_by_side(scene):
     run, lake = scene(["o.", "oo", ".v"], prompts=3)
-    taken, found = taken_and_gathered((run, lake), np.array([2, 0, 1]))
-    assert taken == 3
+    found = gathered((run, lake), np.array([2, 0, 1]))
     sequences, starts = found.batch.sequences, found.batch.sequences.starts
     for i, board in enumerate([2, 2, 0, 0, 1, 1]):
         assert sequences.tokens[i, : starts[i]].tolist() == lake.prompts.tokens[board]
@@ -165,47 +153,24 @@ def test_tokens_that_the_policy_did_not_choose_are_read_and_get_no_gradient(scen
     np.testing.assert_array_equal(gradient != 0, batch.sequences.mask)
 
 
-GROUPS = {  # by script: settings, boards used up, advantages of the rows, groups kept
-    "oo .. o.": ({"prompts": 3}, 3, [0, 0, 0, 0, 1, -1], 3),  # without resampling all groups stay
-    "t. oo": ({}, 2, [1, -1, 0, 0], 2),  # answers without an end count
-    # Two groups of four with a signal, then two more: the third batch is not asked for.
-    "oo o. .. .v .. .o oo o. v. .o oo o.": ({"prompts": 4, "resampling": 5}, 8, [1, -1, -1, 1, -1, 1, 1, -1], 4),
-    ".. o. .o o.": ({"resampling": 1}, 4, [1, -1, -1, 1], 2),  # groups beyond the batch are left out
-    "oo .. o. .. .o o.": ({"resampling": 1}, 4, [1, -1, 0, 0], 1),  # the cap
-    "oo ..": ({"resampling": 9}, 2, [0, 0, 0, 0], 0),  # the end of the epoch
-    ".x o. oo ..": ({"resampling": 1, "kind": "paper"}, 4, [1, -1, 0, 0], 1),  # lengths are rewarded and do not count
-    "oo .. .o ..": ({"resampling": 1, "kind": "optimal", "credit": "exact"}, 4, [-0.463, 0.570, 0, 0], 1),
-}
-
-
-@pytest.mark.parametrize("script", GROUPS)
-def test_the_groups_of_a_batch(scene, script):
-    settings, taken, advantages, kept = GROUPS[script]
-    count, found = taken_and_gathered(scene(script.split(), **{"prompts": 2} | settings))
-    assert count == taken == found.metrics["groups_sampled"] and found.metrics["groups_kept"] == kept
-    np.testing.assert_allclose(found.batch.advantages[:, 0], advantages, atol=1e-2)
-    assert counted(found.batch) == [row < 2 * kept for row in range(len(advantages))]
-
-
-def test_the_key_of_a_batch_is_that_of_its_place_in_the_round(scene):
-    run, lake = scene(["o.", "..", "..", "o.", "..", "o."], prompts=1, resampling=2, round=2)
-    while run.state.progress.cursor < 6:
-        run.state.progress.cursor += taken_and_gathered((run, lake), np.arange(run.state.progress.cursor, 6))[0]
-        run.state.progress.step += 1
-    assert run.state.progress.step == 3  # of one batch, of three and of two
-    expected = [make_key(run.config.seed, Purpose.ROLLOUT, 2, number) for number in range(6)]
+def test_the_key_of_a_step_is_that_of_its_place_in_the_round(scene):
+    run, lake = scene(["o.", "..", "..", "o."], prompts=1, round=2)
+    for place in range(4):
+        run.state.progress.cursor = place
+        gathered((run, lake), np.array([place]))
+    expected = [make_key(run.config.seed, Purpose.ROLLOUT, 2, number) for number in range(4)]
     assert [key for key, _ in run.policy.asked] == expected
 
 
-def test_the_rounds_evidence_counts_all_answers_that_were_sampled_and_those_left_out_without_an_advantage(scene):
-    run, lake = scene(["oo", "o.", "t.", "..", "xx", ".v"], prompts=2, resampling=1)
-    found = gathered((run, lake))  # keeps the second and third group
+def test_the_rounds_evidence_adds_the_answers_of_each_step(scene):
+    run, lake = scene(["oo", "o.", "t.", "..", "xx", ".v"], prompts=2)
+    found = gathered((run, lake), np.arange(4))
     (counted,) = found.training.values()
     assert (counted["groups"], counted["answers"], counted["valid"], counted["optimal"]) == (4, 8, 4, 4)
     assert (counted["all_valid"], counted["learnable"], counted["all_invalid"], counted["truncated"]) == (1, 2, 1, 1)
     assert sum(counted["first_failures"]) == counted["first_failures"][Check.PARSABLE] == 4
     assert counted["advantages"] == pytest.approx(4, abs=1e-2)
-    assert run.state.progress.training is None  # until the step has its batch
+    assert run.state.progress.training is None  # until the step is done
 
     run.state.progress.training = json.loads(json.dumps(found.training))
     (both,) = gathered((run, lake), np.array([4, 5])).training.values()
@@ -267,16 +232,15 @@ class Pair:
 @pytest.mark.parametrize(
     ("kind", "credit"), [("paper", "outcome"), pytest.param("optimal", "exact", marks=pytest.mark.heavy)]
 )
-def test_two_processes_keep_the_same_groups_as_one_and_share_them(scene, monkeypatch, kind, credit):
-    script = ["oo", "o.", "..", ".v", ".t", ".o", "oo", "o."]
-    settings = dict(prompts=4, resampling=1, kind=kind, credit=credit)
-    taken, alone = taken_and_gathered(scene(script, **settings))
+def test_two_processes_learn_of_the_same_answers_as_one_and_share_them(scene, monkeypatch, kind, credit):
+    script = ["oo", "o.", ".v", ".t"]
+    settings = dict(prompts=4, kind=kind, credit=credit)
+    alone = gathered(scene(script, **settings))
     scenes = [scene(script, **settings) for _ in range(2)]
-    counts, both = zip(*Pair(monkeypatch).run(lambda index: taken_and_gathered(scenes[index])), strict=True)
-    assert [len(run.policy.asked) for run, _ in scenes] == [2, 2]
+    both = Pair(monkeypatch).run(lambda index: gathered(scenes[index]))
+    assert [count for run, _ in scenes for _, count in run.policy.asked] == [2, 2]
     assert both[0].metrics == both[1].metrics == alone.metrics
     assert both[0].training == both[1].training == alone.training
-    assert counts == (taken, taken)
     joined = jax.tree.map(lambda *x: np.concatenate(x), *(each.batch for each in both))
     for ours, theirs in zip(jax.tree.leaves(joined.sequences), jax.tree.leaves(alone.batch.sequences), strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from shapes import SMALL
 
 from rl.config import GRPOSection, OptimizerFields
-from rl.learn.grpo.optimizer import learning_rate, make_optimizer, updates_made
+from rl.learn.optimizer import learning_rate, make_optimizer, updates_made
 from rl.model.decoder import create
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")

@@ -17,7 +17,7 @@ from jaxlake.generate import pool
 from jaxlake.types import ABSENT
 from rl.command import shipped
 from rl.config import Config, ConfigError, GRPOSection, load
-from rl.config.choices import Advantage, Aggregation
+from rl.config.choices import Advantage
 from rl.run.signals import Interrupted, Stop
 from rl.students.player import grpo, network, ppo
 from rl.students.player.actor import lane as lane_of
@@ -110,21 +110,16 @@ def told_again(settings, rollout, parameters):  # noqa: C901 - as plain as its d
             term += settings.entropy_coefficient * sum(np.exp(x) * x for x in logits if np.isfinite(x))
             own, counted = own + term, counted + 1
         decisions, plays = decisions + counted, plays + 1
-        loss += own / counted if settings.aggregation is Aggregation.SEQUENCE_MEAN else own
-    divisor = {
-        Aggregation.TOKEN_MEAN: decisions,
-        Aggregation.SEQUENCE_MEAN: plays,
-        Aggregation.CONSTANT: plays * MOST * AGENTS,
-    }
-    return advantage, loss / divisor[settings.aggregation]
+        loss += own
+    return advantage, loss / decisions
 
 
 VARIANTS = [
     {"advantage": "group_std"},
-    {"advantage": "centered", "aggregation": "sequence_mean", "gae_lambda": 0.8},
-    {"advantage": "rloo", "aggregation": "constant", "clip_low": 0.05, "clip_high": 0.4},
+    {"advantage": "centered", "gae_lambda": 0.8},
+    {"advantage": "rloo", "clip_low": 0.05, "clip_high": 0.4},
     {"advantage": "batch_std", "temperature": 0.7, "entropy_coefficient": 0.02},
-    {"kl_coefficient": 0.3, "gae_lambda": 0.9, "aggregation": "sequence_mean", "entropy_coefficient": 0.01},
+    {"kl_coefficient": 0.3, "gae_lambda": 0.9, "entropy_coefficient": 0.01},
 ]
 
 
@@ -136,7 +131,7 @@ def test_advantages_loss_and_gradient_are_those_of_their_definitions(values, chu
         draw_rollout(1),
     )
     facts = rollout.reward, rollout.done, rollout.present
-    advantage, _, weight = grpo.compare(settings, *facts, most=MOST)
+    advantage, _, weight = grpo.compare(settings, *facts)
     parameters = {"w": WEIGHTS["w"] + 0.3, "v": WEIGHTS["v"]}
     expected, loss = told_again(settings, rollout, parameters)
     assert not rollout.done[-1].all() and (expected != 0).any()
@@ -169,13 +164,13 @@ def test_groups_without_signal_plays_alone_and_plays_cut_off_have_no_weight():
     done, present = np.zeros((3, 4), bool), np.ones((3, 4, 1), bool)
     done[1:, :2] = done[2, 2] = True
     reward = np.where(done[..., None], 1.0, 0.0) * np.array([1, 1, 1, 0])[None, :, None]
-    advantage, others, weight = grpo.compare(settings, reward, done, present, most=4)
+    advantage, others, weight = grpo.compare(settings, reward, done, present)
     assert not advantage.any()
     np.testing.assert_allclose(weight[:, :3], 1 / 9, rtol=1e-6)
     assert not weight[:, 3].any() and not others[:, 2].any()  # it was cut off, and the one beside it has no group
     assert (others[:, :2] == 1).all()
     reward[2, 0] = 0  # of the second plays one fails
-    advantage, others, _ = grpo.compare(settings, reward, done, present, most=4)
+    advantage, others, _ = grpo.compare(settings, reward, done, present)
     np.testing.assert_allclose(advantage[2, :2, 0], [-1, 1], atol=1e-3)
     assert not advantage[:2].any() and not advantage[:, 2:].any() and others[2, :2, 0, 0].tolist() == [1, 0]
 
@@ -185,7 +180,7 @@ def test_a_fitted_baseline_is_that_of_least_squares_and_its_advantages_the_sums_
     last = rollout.done.copy()
     last[-1] = True  # as all plays of a real rollout end
     rollout = rollout.replace(done=last)
-    none, others, _ = grpo.compare(settings, rollout.reward, rollout.done, rollout.present, most=MOST)
+    none, others, _ = grpo.compare(settings, rollout.reward, rollout.done, rollout.present)
     assert not none.any()
     rows, places, worth = [], [], {}
     for (number, group), e, steps in plays_of(rollout):

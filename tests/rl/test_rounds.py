@@ -5,16 +5,16 @@ import numpy as np
 import pytest
 from stage import PREVIOUS, Scene, Stage
 
-import rl.learn.sft.stage
 from rl import distributed
 from rl.config import GRPOSection
-from rl.learn import grpo_step as one_step
-from rl.learn.grpo import Batch
-from rl.learn.grpo.optimizer import updates_made
-from rl.learn.grpo_step import minibatch_rows, summary
+from rl.learn import supervised
+from rl.learn.loss import Batch
+from rl.learn.optimizer import updates_made
 from rl.model.logprobs import join
 from rl.model.sampler import Sampler
 from rl.run.signals import Interrupted
+from rl.students.writer import step as one_step
+from rl.students.writer.step import minibatch_rows, summary
 
 pytestmark = pytest.mark.heavy  # its stage compiles for 25 seconds
 
@@ -28,18 +28,17 @@ def leaves(run: Scene) -> list[np.ndarray]:
     return [np.asarray(x) for x in jax.tree.leaves((run.state.parameters, run.state.optimizer_state))]
 
 
-def test_two_passes_over_two_minibatches_are_four_updates(stage, monkeypatch):
+def test_four_minibatches_are_four_updates(stage, monkeypatch):
     run, updates, make_updates = stage.run(), [], one_step.make_updates
     monkeypatch.setattr(one_step, "make_updates", lambda *rest: updates.extend(made := make_updates(*rest)) or made)
     metrics = stage.step(run)
     assert len(updates) == updates_made(run.state.optimizer_state) == 4
     assert [update["learning_rate"] for update in updates] == pytest.approx([0, 1e-2 / 8, 2e-2 / 8, 3e-2 / 8])
-    assert updates[0]["ratio_max"] == pytest.approx(1, abs=1e-5)
-    assert updates[1]["ratio_max"] == pytest.approx(1, abs=1e-5)  # the first one's rate was 0
-    assert updates[2]["ratio_max"] > 1 + 1e-4 and updates[3]["ratio_max"] > updates[2]["ratio_max"]
+    assert [update["ratio_max"] for update in updates[:2]] == pytest.approx([1, 1], abs=1e-5)  # the first rate was 0
+    assert updates[2]["ratio_max"] > 1 + 1e-4
     assert updates[0]["kl_reference"] == pytest.approx(0, abs=1e-9) and updates[3]["kl_reference"] > 1e-9
     assert (run.progress.cursor, run.progress.step) == (4, 0)  # the step is done when it is logged
-    assert metrics["ratio_max"] == updates[3]["ratio_max"]
+    assert metrics["ratio_max"] == max(update["ratio_max"] for update in updates)
     assert metrics["learning_rate"] == pytest.approx(1.5e-2 / 8)
     assert metrics["groups_sampled"] == 4 and metrics["valid"] == 0 and metrics["mismatch_alarm"] == 0
     assert metrics["mismatch_max"] < 1e-4
@@ -98,18 +97,6 @@ def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage,
     run.recorder.directory.close()
 
 
-def test_a_step_of_answers_that_teach_nothing_changes_nothing_and_is_logged(stage):
-    run = stage.run(resampling=1)
-    before = leaves(run)
-    run.student.train(run.recorder, stage.data, PREVIOUS)  # no answer is valid: each step takes two batches for nothing
-    rows = run.log("metrics.jsonl")
-    assert [(row["groups_sampled"], row["groups_kept"], row["rows_computed"]) for row in rows] == [(8, 0, 0)] * 2
-    assert (run.progress.cursor, run.recorder.display.done) == (16, 4)
-    for ours, theirs in zip(leaves(run), before, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    run.recorder.directory.close()
-
-
 def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monkeypatch):
     def shifted(*arguments):
         found = collect(*arguments)
@@ -157,13 +144,13 @@ def test_a_step_logs_means_of_its_updates_but_the_largest_maximum_and_the_number
 
 def test_every_so_many_steps_the_policy_rehearses_fresh_engineer_examples(stage, monkeypatch):
     seen = []
-    examples = rl.learn.sft.stage.engineer_examples
+    examples = supervised.engineer_examples
 
     def noted(*given):
         seen.append(examples(*given))
         return seen[-1]
 
-    monkeypatch.setattr(rl.learn.sft.stage, "engineer_examples", noted)
+    monkeypatch.setattr(supervised, "engineer_examples", noted)
     run = stage.run(engineer_every=2)
     run.student.train(run.recorder, stage.data, PREVIOUS)
     rows = run.log("metrics.jsonl")

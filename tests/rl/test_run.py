@@ -24,7 +24,7 @@ from jaxlake.solve import solve
 from rl.config import Config, GRPOSection, RunError
 from rl.judge.answers import Answers
 from rl.judge.validation import validate
-from rl.learn import grpo
+from rl.learn.optimizer import init_state
 from rl.model.sharding import make_mesh, shard_parameters
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose
@@ -69,7 +69,7 @@ def run(tmp_path):
     directory = RunDirectory(tmp_path / "run", config)
     directory.create()
     policy = OnePolicy()
-    optimizer_state = grpo.init(OPTIMIZER, parameters(1.0), policy.mesh)
+    optimizer_state = init_state(OPTIMIZER, parameters(1.0), policy.mesh)
     progress = Progress(stage="rounds", round=1, step=4)
     state = TrainState(parameters(1.0), optimizer_state, progress=progress, source=policy.source(parameters(1.0)))
     run = SimpleNamespace(policy=policy, state=state)
@@ -83,7 +83,7 @@ def saved(run: SimpleNamespace) -> TrainState:
     """What the last checkpoint of the run holds, as another process finds it."""
     directory = run.recorder.directory
     directory.checkpoints.close()
-    first = grpo.init(OPTIMIZER, parameters(0.0), run.policy.mesh)
+    first = init_state(OPTIMIZER, parameters(0.0), run.policy.mesh)
     return restore(run.policy, parameters(0.0), lambda stage, trained: first, directory, run.recorder.display)
 
 

@@ -12,7 +12,8 @@ from flax import nnx
 from shapes import SMALL, SMALL_JSON
 
 from rl import train
-from rl.learn import grpo, sft
+from rl.learn import supervised
+from rl.learn.optimizer import init_state
 from rl.model import lora
 from rl.model.decoder import abstract, create, token_positions
 from rl.model.logprobs import join, take
@@ -48,19 +49,19 @@ def test_a_step_goes_down_the_mean_cross_entropy_and_the_next_compiles_nothing(p
     value, gradient = jax.jit(jax.value_and_grad(cross_entropy))(parameters, data)
     trained, frozen = lora.split(shard_parameters(jax.tree.map(jnp.copy, parameters), mesh))
     batch = shard_batch(take(data, np.arange(6), rows_for(6, mesh)), mesh)  # eight rows on four devices, six count
-    state = grpo.init(optimizer, trained, mesh)
+    state = init_state(optimizer, trained, mesh)
     graph, _ = abstract(SMALL, mesh)
-    after, state, found = sft.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
+    after, state, found = supervised.update(graph, optimizer, trained, frozen, state, batch, mesh=mesh)
     assert float(found["loss"]) == pytest.approx(float(value), rel=1e-5)
     assert float(found["gradient_norm"]) == pytest.approx(float(optax.global_norm(gradient)), rel=1e-5)
     assert float(found["update_skipped"]) == 0
     for old, new, g in zip(*map(jax.tree.leaves, (parameters, after, gradient)), strict=True):
         np.testing.assert_allclose(np.asarray(old) - np.asarray(new), g, rtol=0, atol=1e-5 * np.abs(g).max())
 
-    programs = sft.update._cache_size()
-    *_, again = sft.update(graph, optimizer, after, frozen, state, batch, mesh=mesh)
+    programs = supervised.update._cache_size()
+    *_, again = supervised.update(graph, optimizer, after, frozen, state, batch, mesh=mesh)
     assert float(again["loss"]) < float(found["loss"])
-    assert sft.update._cache_size() == programs
+    assert supervised.update._cache_size() == programs
 
 
 MICRO = """

@@ -12,7 +12,7 @@ from jaxlake.types import Objective
 from rl.config import ConfigError, TextSection
 from rl.judge.record import Answer
 from rl.judge.suite import score_answers
-from rl.learn.sft.examples import response
+from rl.learn.supervised import response
 from rl.model.policy import Policy
 from rl.model.sampler import Rollout
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer

@@ -19,8 +19,7 @@ from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from rl.config import Config
 from rl.learn.boards import BoardSet
-from rl.learn.grpo import init
-from rl.learn.grpo_step import grpo_step, rounds_optimizer
+from rl.learn.optimizer import init_state
 from rl.loop.engineer_factory import make_engineer
 from rl.loop.rounds import design
 from rl.model import lora
@@ -32,7 +31,8 @@ from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.state import TrainState, make_reference, needs_reference
 from rl.run.tracking import Display
-from rl.students import LanguageStudent
+from rl.students import WriterStudent
+from rl.students.writer.step import grpo_step, rounds_optimizer
 
 SETTINGS = {
     "lake": {"kinds": (3, 4)},
@@ -40,7 +40,7 @@ SETTINGS = {
     "text": {"max_prompt_tokens": 32, "max_new_tokens": 8},
     "sampler": {"rows": 8},
     "rounds": {"count": 2, "instances": 8, "epochs": 2},
-    "grpo": {"prompts": 4, "samples": 2, "micro_batch": 2, "learning_rate": 1e-2, "minibatches": 2, "iterations": 2}
+    "grpo": {"prompts": 4, "samples": 2, "micro_batch": 2, "learning_rate": 1e-2, "minibatches": 4}
     | {"kl_coefficient": 0.1, "warmup_steps": 8, "schedule": "constant", "credit": "outcome", "engineer_every": 0},
     "reward": {"kind": "paper", "free_tokens": 2, "limit_tokens": 8},  # what its answers differ in is their length
     "engineer": {"attempts": 2},
@@ -75,14 +75,14 @@ class Stage:
         self.made += 1
         directory = RunDirectory(self.folder / f"run{self.made}", config)
         directory.create()
-        student = LanguageStudent(config)
+        student = WriterStudent(config)
         policy = student.policy
         policy.tokenizer.stop_ids = tuple(range(0, SMALL_JSON["vocab_size"], 6))  # so that answers end, sooner or later
         parameters = jax.tree.map(jnp.copy, self.parameters)  # updates are given theirs
         display = Said()
         display.stage("test", 1)
         reference = make_reference(lora.split(parameters)[0], policy) if needs_reference(config) else None
-        optimizer_state = init(self.optimizer, parameters, policy.mesh)
+        optimizer_state = init_state(self.optimizer, parameters, policy.mesh)
         student.state = TrainState(parameters, optimizer_state, reference, Progress(stage="rounds"))
         student.validation = self.data
         return Scene(student, Recorder(directory, display, Stop(), student))
@@ -95,14 +95,14 @@ class Stage:
 
     def step(self, run: "Scene") -> dict[str, float]:
         lake = BoardSet.of(run.policy, self.data)
-        return grpo_step(run.policy, run.student.config, run.state, run.recorder, lake, np.arange(8))[0]
+        return grpo_step(run.policy, run.student.config, run.state, run.recorder, lake, np.arange(4))[0]
 
 
 @dataclasses.dataclass
 class Scene:
     """What the functions of the loop are handed."""
 
-    student: LanguageStudent
+    student: WriterStudent
     recorder: Recorder
 
     @property

@@ -18,8 +18,8 @@ from rl import distributed
 from rl.config import ConfigError, RunError
 from rl.model.sampler.draw import SamplingParams
 from rl.model.sampler.programs import Arrivals, SamplerSpec, abstract, programs, threefry
-from rl.model.sampler.schedule import Schedule, prompts_at_once
-from rl.model.sharding import abstract_batch, local_rows, shard_batch
+from rl.model.sampler.schedule import Schedule
+from rl.model.sharding import local_rows, shard_batch
 
 STEPS_PER_CALL = 128
 """Tokens after which `decode` gives the host a word, for progress and to be interrupted: 0.6 s of a 4 B model."""
@@ -146,24 +146,18 @@ class Sampler(SamplerSpec):
         forced = self.thinking.forced(tokens, mask) if self.thinking else np.zeros_like(mask)
         return Rollout(tokens=tokens, mask=mask, forced=forced, logprobs=logprobs, truncated=~ended)
 
-    def lower(self, parameters: nnx.State, samples: int) -> dict[str, jax.stages.Lowered]:
-        """Lower `generate`'s programs for the longest prompts, from shapes with `sharding.rollout_shardings` alone."""
-        state, width = abstract(self), self.width(samples)
-        nobody = arrange([[]] * self.shards, width, prompts_at_once(width, samples), [], self._buckets[-1], 0)
-        arrivals = abstract_batch(nobody, self.mesh)
-        return {
-            "prefill": programs(self).admit.lower(parameters, state, arrivals),
-            "decode": programs(self).decode.lower(
-                parameters,
-                state,
-                key=np.zeros(2, np.uint32),
-                sampling=WHOLE,
-                truncated=False,
-                allowed=None,
-                need=np.zeros(self.shards, np.int32),
-                steps=np.int32(STEPS_PER_CALL),
-            ),
-        }
+    def lower(self, parameters: nnx.State) -> jax.stages.Lowered:
+        """Lower the program of a token of all rows, from shapes with `sharding.rollout_shardings` alone."""
+        return programs(self).decode.lower(
+            parameters,
+            abstract(self),
+            key=np.zeros(2, np.uint32),
+            sampling=WHOLE,
+            truncated=False,
+            allowed=None,
+            need=np.zeros(self.shards, np.int32),
+            steps=np.int32(STEPS_PER_CALL),
+        )
 
     def width(self, samples: int) -> int:
         """Return the number of rows of a shard; ConfigError if the answers to one prompt do not fit into them."""

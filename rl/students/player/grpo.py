@@ -2,7 +2,7 @@
 
 In each update `student.environments` boards are played side by side, `grpo.samples` of them the same one, for
 `student.rollout_steps` steps and on to the end of each play. No value is learned. Advantages, loss and optimizer are
-those of plans (`rl.learn.grpo`), with a decision in a token's place.
+those of plans (`rl.learn`), with a decision in a token's place.
 """
 
 import functools
@@ -20,9 +20,10 @@ from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance
 from rl.config import Config, GRPOSection, StudentSection
-from rl.config.choices import Advantage, Aggregation
-from rl.learn import grpo
-from rl.learn.grpo import optimizer as optimizers
+from rl.config.choices import Advantage
+from rl.learn import optimizer as optimizers
+from rl.learn.advantages import advantages
+from rl.learn.loss import LossInputs, describe, token_losses
 from rl.model import sharding
 from rl.students.base import Program
 from rl.students.player import ppo
@@ -42,7 +43,7 @@ def summary(config: Config, who: str) -> str:
         f"GRPO of {who}, {student.updates} updates a round of {student.environments} boards and "
         f"{student.rollout_steps} steps each, {settings.samples} plays of a board side by side, temperature "
         f"{settings.temperature:g}, learning rate {settings.learning_rate:g} ({settings.schedule}), advantage "
-        f"{settings.advantage}, loss {settings.aggregation}, clip {settings.clip_low:g} and {settings.clip_high:g}, "
+        f"{settings.advantage}, clip {settings.clip_low:g} and {settings.clip_high:g}, "
         f"{rollouts.in_words(config)}"
     )
 
@@ -105,7 +106,7 @@ def train_round(
         play_keys, order_keys = jnp.moveaxis(both, 1, 0)
         rollout = collect(actor, student, settings, frozen, learner.parameters, bank, optima, play_keys)
         facts = zip(*jax.device_get((rollout.reward, rollout.done, rollout.present)), strict=True)
-        found = [compare(settings, *of_lane, most=actor.episode_steps) for of_lane in facts]
+        found = [compare(settings, *of_lane) for of_lane in facts]
         advantage, others, weight = (np.stack(part) for part in zip(*found, strict=True))
         if settings.advantage is Advantage.FITTED:
             advantage = fit(actor, settings, rollout, others)
@@ -119,7 +120,7 @@ def train_round(
 
 
 def compare(
-    settings: GRPOSection, reward: np.ndarray, done: np.ndarray, present: np.ndarray, *, most: int
+    settings: GRPOSection, reward: np.ndarray, done: np.ndarray, present: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Compare the plays of groups, and return what follows for each decision of a rollout.
 
@@ -134,7 +135,6 @@ def compare(
       reward: float ``[time, environments, agents]``.
       done: bool ``[time, environments]``, whether a play ended with the step.
       present: bool ``[time, environments, agents]``, whether it is a decision at all.
-      most: steps of the longest play that there can be.
 
     Returns:
       The advantages, float32 ``[time, environments, agents]``, 0 if they are `fit`. The mean worth of the group's other
@@ -160,17 +160,13 @@ def compare(
 
     of_play = np.zeros(plays * agents, np.float32)
     if settings.advantage is not Advantage.FITTED:
-        of_play[counts] = grpo.advantages(worth[counts].astype(np.float32), group[counts], settings.advantage)
+        of_play[counts] = advantages(worth[counts].astype(np.float32), group[counts], settings.advantage)
     left, to_end = np.zeros(done.shape, np.int32), np.zeros(environments, np.int32)
     for time in reversed(range(steps)):
         left[time] = to_end = np.where(done[time], 0, to_end + 1)
     advantage = np.where(mask, of_play[each] * np.float32(settings.gae_lambda) ** left[..., None], 0)
 
-    lengths = np.bincount(play.ravel(), mask.sum(axis=-1).ravel(), plays)
-    divisor = grpo.denominator(settings, int(mask.sum()), int((lengths > 0).sum()), most * agents)
-    weight = mask / max(divisor, 1)
-    if settings.aggregation is Aggregation.SEQUENCE_MEAN:
-        weight /= np.maximum(lengths[play], 1)[..., None]
+    weight = mask / max(int(mask.sum()), 1)
     return advantage.astype(np.float32), others.astype(np.float32), weight.astype(np.float32)
 
 
@@ -300,18 +296,21 @@ def update(
     def loss(parameters: Any, rows: _Decisions) -> tuple[jax.Array, dict[str, jax.Array]]:
         logits = tempered(actor.forward(parameters, frozen, rows.view, rows.legal)[0], rows.legal)
         mask = rows.weight > 0
-        losses, described = grpo.token_losses(
-            of_action(logits, rows.action),
-            -jnp.sum(jnp.exp(logits) * logits * rows.legal, axis=-1),
-            rows.log_probability,
-            rows.advantage,
-            rows.reference,
-            mask,
-            settings,
+        inputs = LossInputs(
+            log_probability=of_action(logits, rows.action),
+            old=rows.log_probability,
+            sampler=rows.log_probability,
+            advantage=rows.advantage,
+            entropy=-jnp.sum(jnp.exp(logits) * logits * rows.legal, axis=-1),
+            mask=mask,
+            reference=rows.reference,
+            clip_low=settings.clip_low,
+            clip_high=settings.clip_high,
         )
+        losses, described = token_losses(inputs, settings)
         # A pass goes in parts, each of which stands for the whole.
         value = settings.minibatches * jnp.sum(jnp.where(mask, losses, 0) * rows.weight)
-        sums = grpo.describe({name: x for name, x in described.items() if not name.endswith("_max")}, mask)
+        sums = describe({name: x for name, x in described.items() if not name.endswith("_max")}, mask)
         return value, sums | {"loss": value, "decisions": jnp.sum(mask).astype(jnp.float32)}
 
     def gradient(parameters: Any, rows: _Decisions) -> tuple[Any, dict[str, Array]]:

@@ -21,8 +21,8 @@ from jaxlake.record import Array
 from jaxlake.types import Instance
 from rl.config import Config, ConfigError, StudentSection
 from rl.judge.validation import validate
-from rl.learn import sft
-from rl.learn.grpo import optimizer as optimizers
+from rl.learn import optimizer as optimizers
+from rl.learn import supervised
 from rl.model import lora, sharding
 from rl.model.decoder import Decoder, abstract, token_positions
 from rl.model.policy import Policy, abstract_model
@@ -226,7 +226,6 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        optimizers.make_optimizer(config.warm_start, config.warm_start.steps)  # finds one's own
         key = make_key(config.seed, Purpose.PARAMETERS)
         policy, parameters = Policy.create(config, key)
         self.actor, self.policy, self._parameters = make_actor(
@@ -308,7 +307,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         """Learn engineer examples if the settings ask for any, and validate; take the optimizer of the rounds."""
         state = self.state
         if self.config.warm_start.steps:
-            sft.warm_start(self.policy, self.config, state, recorder, None)
+            supervised.warm_start(self.policy, self.config, state, recorder, None)
             recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
         trained = lora.split(state.parameters)[0]
         state.begin_rounds(self._first_optimizer("rounds", trained, state.value), self.policy, self.config)

@@ -85,8 +85,7 @@ class PlayerStudent(Generic[StateT]):
             ("student.ppo", config.student.ppo.learning_rate) if config.by_ppo else ("grpo", config.grpo.learning_rate)
         )
         self.rate = f"{key}.learning_rate than {rate:g}"
-        if extensions.is_own(reward := config.student.reward):  # now, and not after the warm start
-            extensions.find("student.reward", reward)
+        extensions.check_extensions(config)
         self.validation: Dataset
         self._validation_key: jax.Array
         self._has_stock = pool.covers(config.all_kinds)

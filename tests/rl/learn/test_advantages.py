@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rl.config.choices import Advantage
-from rl.learn.grpo import advantages, token_advantages
+from rl.learn.advantages import advantages, token_advantages
 
 EVEN = [0.0, 1.0, 1.0, 0.0, 3.0, 1.0, 1.0, 3.0], [0, 0, 0, 0, 1, 1, 1, 1]
 RAGGED = [1.0, 0.0, 5.0, 4.0, 2.0, 7.0], [4, 4, 9, 9, 9, 2]  # of two, three and one; means .5, 11/3 and 7

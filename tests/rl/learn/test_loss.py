@@ -1,20 +1,18 @@
-"""Every variant of the loss by hand, and the expected gradients of the divergence's estimators over a whole softmax."""
+"""Every loss beside its formula in float64, by hand, and with what it may not read; and the divergence's gradient."""
+
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from examples import losses
 from rl.config import GRPOSection
-from rl.config.choices import Aggregation, Correction, PolicyLoss
-from rl.learn.grpo import Batch, denominator, policy_loss
+from rl.learn.loss import Batch, LossInputs, clipped, policy_loss
 from rl.model.logprobs import Sequences
 
 PLAIN = GRPOSection()
-
-
-def settings(**changes):
-    return GRPOSection(**changes)
 
 
 def batch(advantages, old=None, sampler=None, reference=None, mask=None):
@@ -35,16 +33,16 @@ def batch(advantages, old=None, sampler=None, reference=None, mask=None):
 evaluate_jitted = jax.jit(jax.value_and_grad(policy_loss, argnums=(0, 1), has_aux=True), static_argnames=("settings",))
 
 
-def evaluate(logprobs, data, chosen=PLAIN, entropy=None):
+def evaluate(logprobs, data, settings=PLAIN, entropy=None):
     """(loss, what describes it, gradient by the log-probabilities, gradient by the entropies)."""
     logprobs = np.asarray(logprobs, np.float32)
     entropy = np.zeros_like(logprobs) if entropy is None else np.asarray(entropy, np.float32)
-    (loss, sums), (by_logprobs, by_entropy) = evaluate_jitted(logprobs, entropy, data, settings=chosen)
+    (loss, sums), (by_logprobs, by_entropy) = evaluate_jitted(logprobs, entropy, data, settings=settings)
     return float(loss), {k: float(v) for k, v in sums.items()}, np.asarray(by_logprobs), np.asarray(by_entropy)
 
 
 @pytest.mark.parametrize(
-    ("ratio", "advantage", "expected", "slope", "clipped"),
+    ("ratio", "advantage", "expected", "slope", "bound"),
     [
         (1.0, 2.0, -2.0, -2.0, None),
         (1.1, 1.0, -1.1, -1.1, None),
@@ -55,34 +53,12 @@ def evaluate(logprobs, data, chosen=PLAIN, entropy=None):
         (8.0, -1.0, 8.0, 8.0, None),
     ],
 )
-def test_clipping_one_token(ratio, advantage, expected, slope, clipped):
+def test_clipping_one_token(ratio, advantage, expected, slope, bound):
     loss, sums, gradient, _ = evaluate([[np.log(ratio)]], batch([advantage], old=[[0.0]]))
     assert loss == pytest.approx(expected, rel=1e-5)
     assert gradient[0, 0] == pytest.approx(slope, rel=1e-5)
-    assert {name for name in ("clipped_low", "clipped_high") if sums[name]} == ({clipped} if clipped else set())
+    assert {name for name in ("clipped_low", "clipped_high") if sums[name]} == ({bound} if bound else set())
     assert sums["ratio"] == sums["ratio_max"] == pytest.approx(ratio, rel=1e-5)
-
-
-RAGGED = [[True, True, True], [True, False, False], [False, False, False]]
-
-
-@pytest.mark.parametrize(
-    ("aggregation", "total", "divisor"),
-    [
-        (Aggregation.TOKEN_MEAN, -(3 * 1.0 - 2.0), 4),
-        (Aggregation.SEQUENCE_MEAN, -(1.0 - 2.0), 2),
-        (Aggregation.CONSTANT, -(3 * 1.0 - 2.0), 20),
-    ],
-)
-def test_aggregation_of_ragged_answers_of_which_one_has_no_token(aggregation, total, divisor):
-    chosen = settings(aggregation=aggregation)
-    data = batch([1.0, -2.0, 5.0], old=np.zeros((3, 3)), mask=RAGGED)
-    loss, sums, gradient, _ = evaluate(np.zeros((3, 3)), data, chosen)
-    assert loss == pytest.approx(total)
-    assert denominator(chosen, tokens=4, sequences=2, max_new_tokens=10) == divisor
-    assert (sums["ratio"], sums["mismatch_max"]) == (4, 0)  # described by tokens, however they are weighed
-    weight = 1 / 3 if aggregation is Aggregation.SEQUENCE_MEAN else 1
-    np.testing.assert_allclose(gradient, [[-weight] * 3, [2, 0, 0], [0, 0, 0]], rtol=1e-6)
 
 
 def test_without_old_log_probabilities_the_gradient_is_that_of_the_policy_itself():
@@ -98,56 +74,31 @@ def test_without_old_log_probabilities_the_gradient_is_that_of_the_policy_itself
 def test_expected_gradient_of_the_divergence_over_all_tokens_of_a_softmax():
     """It is the gradient of the divergence of the reference from the policy."""
     logits, reference = jnp.array([0.3, -1.0, 0.8, 2.0]), jax.nn.log_softmax(jnp.array([1.0, 0.2, -0.5, 0.4]))
-    chosen = settings(kl_coefficient=1.0)
+    settings = GRPOSection(kl_coefficient=1.0)
     share = jax.nn.softmax(logits)  # each token as often as the policy draws it, which is not differentiated
 
     def expected(logits):
-        def one(logprob, reference):
+        def of_token(logprob, reference):
             data = batch([0.0], reference=[[0.0]]).replace(reference_logprobs=reference[None, None])
-            return policy_loss(logprob[None, None], jnp.zeros((1, 1)), data, chosen)[0]
+            return policy_loss(logprob[None, None], jnp.zeros((1, 1)), data, settings)[0]
 
-        return (share * jax.vmap(one)(jax.nn.log_softmax(logits), reference)).sum()
+        return (share * jax.vmap(of_token)(jax.nn.log_softmax(logits), reference)).sum()
 
     def divergence(logits):
         return (jnp.exp(reference) * (reference - jax.nn.log_softmax(logits))).sum()
 
-    found = jax.jit(jax.grad(expected))(logits)
-    np.testing.assert_allclose(found, jax.grad(divergence)(logits), atol=1e-6)
-    assert np.abs(found).max() > 0.01
+    gradient = jax.jit(jax.grad(expected))(logits)
+    np.testing.assert_allclose(gradient, jax.grad(divergence)(logits), atol=1e-6)
+    assert np.abs(gradient).max() > 0.01
 
 
 def test_entropy_is_a_bonus():
     data = batch([1.0, 1.0], old=np.zeros((2, 2)), mask=[[True, True], [True, False]])
-    given = evaluate(np.zeros((2, 2)), data, settings(entropy_coefficient=0.5), entropy=[[0.1, 0.2], [0.4, 9.0]])
-    loss, sums, _, gradient = given
+    settings = GRPOSection(entropy_coefficient=0.5)
+    loss, sums, _, gradient = evaluate(np.zeros((2, 2)), data, settings, entropy=[[0.1, 0.2], [0.4, 9.0]])
     assert loss == pytest.approx(-3 - 0.5 * 0.7)
     assert sums["entropy"] == pytest.approx(0.7)
     np.testing.assert_allclose(gradient, [[-0.5, -0.5], [-0.5, 0]])
-
-
-@pytest.mark.parametrize(
-    ("correction", "weights"),
-    [
-        (Correction.NONE, [[1, 1], [1, 1]]),
-        (Correction.TOKEN, [[2, 0.5], [1.5, 1]]),  # the first is 3, above the cap
-        (Correction.SEQUENCE, [[1.5, 1.5], [1.5, 1.5]]),  # 3 x .5 and 1.5 x 1
-        (Correction.ICEPOP, [[3, 0], [1.5, 1]]),  # .49 is below the band of .5 to 5
-    ],
-)
-def test_importance_weights_of_the_trainer_against_the_sampler(correction, weights):
-    second = 0.49 if correction is Correction.ICEPOP else 0.5
-    sampler, old = np.full((2, 2), -2.0), np.log([[3, second], [1.5, 1]]) - 2
-    chosen = settings(correction=correction)
-    loss, sums, gradient, _ = evaluate(old, batch([1.0, -3.0], old=old, sampler=sampler), chosen)
-    expected = -np.array(weights) * [[1.0], [-3.0]]
-    assert loss == pytest.approx(expected.sum(), rel=1e-5)
-    np.testing.assert_allclose(gradient, expected, rtol=1e-5)  # weights are numbers: they have no gradient
-    if correction is Correction.NONE:
-        assert "correction" not in sums
-    else:
-        assert sums["correction"] == pytest.approx(np.sum(weights), rel=1e-5)
-    own = evaluate(old, batch([1.0, -3.0], sampler=sampler), chosen)
-    assert own[0] == pytest.approx(loss) and own[1] == pytest.approx(sums)
 
 
 @pytest.mark.parametrize("off", [0.01, -0.01])
@@ -161,101 +112,109 @@ def test_a_sampler_that_is_off_by_a_constant_is_measured_exactly(off):
     assert sums["mismatch_k3"] == pytest.approx(3 * (np.exp(off) - 1 - off), rel=1e-3)
 
 
-@pytest.mark.parametrize("what", [np.nan, np.inf, -1e4])
-def test_what_stands_outside_the_mask_reaches_neither_loss_nor_gradient(what):
-    mask = [[True, False], [False, False]]
-    anything = np.where(mask, 0.0, what)
-    data = batch([1.0, what], old=anything, sampler=-anything, reference=2 * anything, mask=mask)
-    chosen = settings(
-        aggregation=Aggregation.SEQUENCE_MEAN,
-        kl_coefficient=0.1,
-        entropy_coefficient=0.1,
-        correction=Correction.SEQUENCE,
-    )
-    loss, sums, gradient, by_entropy = evaluate(np.zeros((2, 2)), data, chosen)
-    assert loss == pytest.approx(-1.0)
-    assert np.isfinite(list(sums.values())).all()
-    np.testing.assert_allclose(gradient, [[-1.0, 0], [0, 0]])
-    np.testing.assert_allclose(by_entropy, [[-0.1, 0], [0, 0]])
+LOW, HIGH = 0.05, 0.08
 
 
-def torch_loss(loss, new, old, worth, low, high):
-    """The losses of an answer's tokens in PyTorch, from the papers; float64 tensors ``[T]``."""
-    torch = pytest.importorskip("torch")
+def formula(name, new, old, sampler, advantage):
+    """The losses of an answer's tokens, from the papers, and the gradient of their sum; float64 ``[T]``."""
 
-    def clipped(ratio):
-        return -torch.minimum(ratio * worth, ratio.clamp(1 - low, 1 + high) * worth)
+    def bounded(ratio):
+        gain, most = ratio * advantage, np.clip(ratio, 1 - LOW, 1 + HIGH) * advantage
+        return -np.minimum(gain, most), (gain <= most) * -gain
 
-    ratio, mean = (new - old).exp(), (new - old).mean().exp()
-    match loss:
-        case PolicyLoss.CLIPPED:
-            return clipped(ratio)
-        case PolicyLoss.GSPO:
-            return clipped(mean.expand(len(new)))
-        case PolicyLoss.GSPO_TOKEN:
-            return clipped(mean.detach() * (new - new.detach()).exp())
-        case PolicyLoss.CISPO:
-            return -ratio.detach().clamp(1 - low, 1 + high) * worth * new
-        case PolicyLoss.DPPO:
-            change = new.exp() - old.exp()
-            cut = ((worth > 0) & (change > high)) | ((worth < 0) & (change < -low))
-            return -(~cut * ratio * worth)
+    ratio, mean = np.exp(new - old), np.full(len(new), np.exp(np.mean(new - old)))
+    weight = np.exp(old - sampler)
+    match name:
+        case "clipped":
+            return bounded(ratio)
+        case "gspo":
+            value, slope = bounded(mean)
+            return value, np.full(len(new), slope.mean())  # each token moves the mean of all by its share
+        case "gspo_token":
+            return bounded(mean)
+        case "cispo":
+            slope = -np.clip(ratio, 1 - LOW, 1 + HIGH) * advantage
+            return slope * new, slope
+        case "dppo":
+            change = np.exp(new) - np.exp(sampler)
+            keep = ~((advantage > 0) & (change > HIGH) | (advantage < 0) & (change < -LOW))
+            value = keep * np.exp(new - sampler) * -advantage
+            return value, value
+        case "truncated":
+            weight = np.minimum(weight, 2)
+        case "truncated_answer":
+            weight = np.minimum(weight.prod(), 2)
+        case "icepop":
+            weight = weight * (weight >= 0.5) * (weight <= 5)
+    return tuple(weight * part for part in bounded(ratio))
 
 
-@pytest.mark.parametrize("aggregation", [Aggregation.TOKEN_MEAN, Aggregation.SEQUENCE_MEAN])
-@pytest.mark.parametrize("loss", PolicyLoss)
-def test_losses_and_gradients_are_those_of_plain_pytorch_in_float64(loss, aggregation):
-    torch = pytest.importorskip("torch")
+LOSSES = {"clipped": clipped} | {
+    name: getattr(losses, name)
+    for name in ("gspo", "gspo_token", "cispo", "dppo", "truncated", "truncated_answer", "icepop")
+}
+
+
+def policy_loss_of(name, monkeypatch):
+    monkeypatch.setattr("rl.learn.loss.find_loss", lambda _: LOSSES[name])
+    settings = GRPOSection(clip_low=LOW, clip_high=HIGH)
+    return jax.value_and_grad(functools.partial(policy_loss, settings=settings), has_aux=True)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_and_gradients_are_those_of_their_formulas_in_float64(name, monkeypatch):
     rng = np.random.default_rng(3)
     mask = np.arange(9) < np.array([9, 4, 1, 0, 7, 3])[:, None]
     old = rng.uniform(-3, -0.8, mask.shape)
     new = old + rng.normal(0, 0.5, mask.shape) * (rng.random(mask.shape) < 0.8) + np.linspace(-0.4, 0.4, 6)[:, None]
-    new = np.minimum(new, -1e-3)
+    new, sampler = np.minimum(new, -1e-3), old + rng.normal(0, 0.6, mask.shape)
     advantages = rng.normal(0, 1, mask.shape)
-    chosen = settings(loss=loss, aggregation=aggregation, clip_low=0.05, clip_high=0.08)
-    sampler = old if loss is PolicyLoss.DPPO else old - 0.1
-    data = batch(np.zeros(6), old=old + 0.3 * (loss is PolicyLoss.DPPO), sampler=sampler, mask=mask)
+    data = batch(np.zeros(6), old=np.where(mask, old, -np.inf), sampler=np.where(mask, sampler, np.nan), mask=mask)
     data = data.replace(advantages=np.where(mask, advantages, np.nan).astype(np.float32))
-    found, sums, gradient, _ = evaluate(np.where(mask, new, np.inf), data, chosen)
+    given = jnp.asarray(np.where(mask, new, np.inf), jnp.float32)
+    (loss, sums), gradient = policy_loss_of(name, monkeypatch)(given, jnp.zeros(mask.shape), data)
 
     total, expected = 0.0, np.zeros(mask.shape)
     for row, length in enumerate(mask.sum(axis=1)):
         if length:
-            tokens = torch.tensor(new[row, :length], dtype=torch.float64, requires_grad=True)
-            before, worth = (torch.tensor(x[row, :length], dtype=torch.float64) for x in (old, advantages))
-            losses = torch_loss(loss, tokens, before, worth, chosen.clip_low, chosen.clip_high)
-            weighed = losses.sum() / (length if aggregation is Aggregation.SEQUENCE_MEAN else 1)
-            weighed.backward()
-            total += weighed.item()
-            expected[row, :length] = tokens.grad.numpy()
-    assert found == pytest.approx(total, rel=1e-5)
+            value, slope = formula(name, *(x[row, :length] for x in (new, old, sampler, advantages)))
+            total += value.sum()
+            expected[row, :length] = slope
+    assert loss == pytest.approx(total, rel=1e-5)
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
     assert sums["clipped_low"] > 0 and sums["clipped_high"] > 0  # the bounds were met
 
 
-@pytest.mark.parametrize("loss", PolicyLoss)
-def test_every_loss_has_the_policy_gradient_where_nothing_has_moved(loss):
-    old = np.log([[0.3, 0.6], [0.2, 0.9]])
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_has_the_policy_gradient_where_nothing_has_moved(name, monkeypatch):
+    old = jnp.log(jnp.array([[0.3, 0.6], [0.2, 0.9]]))
     data = batch([1.0, -2.0], old=old, mask=[[True, True], [True, False]])
-    gradient = evaluate(old, data, settings(loss=loss))[2]
-    shared = loss is PolicyLoss.GSPO  # its ratio is that of the answer, each of whose tokens has a part in it
+    _, gradient = policy_loss_of(name, monkeypatch)(old, jnp.zeros((2, 2)), data)
     np.testing.assert_allclose(gradient, [[-1, -1], [2, 0]], rtol=1e-5)
-    assert not shared or gradient[0, 0] == gradient[0, 1]
 
 
-@pytest.mark.parametrize("loss", PolicyLoss)
-def test_extreme_ratios_and_masked_garbage_stay_finite(loss):
-    old, new = (
-        np.array([[-60.0, -1e-6, np.nan], [-1e-6, -70.0, -np.inf]]),
-        np.array([[-1e-6, -60.0, 9], [-80, -1e-6, 9]]),
-    )
-    data = batch([1.0, -1.0], old=old, mask=[[True, True, False], [True, True, False]])
-    found, sums, gradient, _ = evaluate(new, data, settings(loss=loss))
-    assert np.isfinite([found, *sums.values()]).all()
+@pytest.mark.parametrize("garbage", [np.nan, np.inf, -1e4])
+@pytest.mark.parametrize("name", LOSSES)
+def test_extreme_ratios_and_what_is_outside_of_the_mask_stay_finite(name, garbage, monkeypatch):
+    old = np.array([[-60.0, -1e-6, garbage], [-1e-6, -70.0, garbage]])
+    new = jnp.array([[-1e-6, -60.0, garbage], [-80, -1e-6, garbage]])
+    data = batch([1.0, -1.0], old=old, mask=[[True, True, False]] * 2)
+    (loss, sums), gradient = policy_loss_of(name, monkeypatch)(new, jnp.array([[0.5, 0.5, garbage]] * 2), data)
+    assert np.isfinite([loss, *sums.values()]).all()
     assert np.isfinite(gradient).all()
     assert (gradient[:, 2] == 0).all()
 
 
-def test_a_ratio_to_the_sampler_takes_no_correction_for_it():
-    with pytest.raises(ValueError, match="correction = icepop must be none: loss = dppo has its ratio to the sampler"):
-        settings(loss=PolicyLoss.DPPO, correction=Correction.ICEPOP)
+def test_a_loss_gets_zeros_where_the_mask_is_false(monkeypatch):
+    seen = []
+
+    def remember(inputs: LossInputs):
+        seen.append(inputs)
+        return clipped(inputs)
+
+    monkeypatch.setattr("rl.learn.loss.find_loss", lambda _: remember)
+    data = batch([1.0], old=[[-1.0, np.nan]], reference=[[-1.0, np.nan]], mask=[[True, False]])
+    policy_loss(jnp.array([[-1.0, np.inf]]), jnp.array([[0.5, np.nan]]), data, GRPOSection(kl_coefficient=0.1))
+    (inputs,) = seen
+    for name in ("log_probability", "old", "sampler", "advantage", "entropy", "reference"):
+        assert getattr(inputs, name)[0, 1] == 0 and getattr(inputs, name)[0, 0] != 0

@@ -1,7 +1,6 @@
 """Updates of a small causal Qwen3: one gradient however rows are cut up, and nothing changed that may not be."""
 
 import dataclasses
-import importlib
 
 import jax
 import jax.numpy as jnp
@@ -14,20 +13,19 @@ from shapes import SMALL
 
 from rl import distributed
 from rl.config import GRPOSection, LoRASection
-from rl.config.choices import Aggregation
-from rl.learn import grpo
-from rl.learn.grpo.optimizer import make_optimizer
+from rl.learn import update as update_module
+from rl.learn.loss import Batch
+from rl.learn.optimizer import init_state, make_optimizer
+from rl.learn.update import Total, accumulate, answer_logprobs_of, apply, lower_gradient, update, zeros_like
 from rl.model import lora
 from rl.model.decoder import abstract, create, token_positions
 from rl.model.logprobs import join
 from rl.model.sharding import make_mesh, shard_parameters, shardings
 
-update_module = importlib.import_module("rl.learn.grpo.update")  # rl.learn.grpo.update is the function
-
 ONE = make_mesh(1, 1)
 ROOM = 8
 DESCENT, ADAM = optax.sgd(1.0), optax.adam(1e-2)  # one object, one compiled program
-EVERYTHING = {"kl_coefficient": 0.3, "entropy_coefficient": 0.1, "correction": "token", "temperature": 0.7}
+EVERYTHING = {"kl_coefficient": 0.3, "entropy_coefficient": 0.1, "temperature": 0.7}
 
 
 def nothing():
@@ -51,7 +49,7 @@ def given_batch(seed=0):
     sequences = join(prompts, 4, answers, mask)
     mask[9] = False  # a truncated answer, if these are masked
     old, sampler, reference = rng.normal(-2.8, 0.3, (3, 16, ROOM)).astype(np.float32)
-    return grpo.Batch(
+    return Batch(
         sequences=sequences.replace(mask=mask),
         sampler_logprobs=sampler,
         advantages=advantages,
@@ -64,9 +62,9 @@ def step(parameters, data, mesh=ONE, *, optimizer=DESCENT, check=nothing, **sett
     """Parameters, state and metrics after one update."""
     graph, _ = abstract(SMALL, mesh)
     placed = shard_parameters(jax.tree.map(jnp.copy, parameters), mesh)
-    state = grpo.init(optimizer, placed, mesh)
+    state = init_state(optimizer, placed, mesh)
     settings = GRPOSection(**settings)
-    return grpo.update(graph, optimizer, placed, state, data, mesh, settings, 2 * ROOM, check)
+    return update(graph, optimizer, placed, state, data, mesh, settings, check)
 
 
 def gradient(parameters, *arguments, **settings):
@@ -92,12 +90,9 @@ def parameters():
     return jax.tree.map(lambda x: jnp.asarray(0.5 * noise.normal(size=x.shape), x.dtype), abstract(SMALL)[1])
 
 
-AGGREGATIONS = [kind.value for kind in Aggregation]
-
-
 @pytest.fixture(scope="module")
 def expected(parameters):
-    """Value and gradient of a loss with everything in it, by autodiff of the formula alone; for each aggregation.
+    """Value and gradient of a loss with everything in it, by autodiff of the formula alone.
 
     Over all logits of all positions and all rows at once.
     """
@@ -106,7 +101,7 @@ def expected(parameters):
     rows, steps = np.arange(16)[:, None], sequences.starts[:, None] + np.arange(ROOM)
     graph = abstract(SMALL)[0]
 
-    def losses(parameters):
+    def loss(parameters):
         model = nnx.merge(graph, parameters)
         hidden = model(sequences.tokens, token_positions(sequences.valid), sequences.valid)
         log_softmax = jax.nn.log_softmax(model.logits(hidden) / 0.7)[rows, steps - 1]
@@ -115,42 +110,22 @@ def expected(parameters):
 
         ratio, advantages = jnp.exp(logprobs - data.old_logprobs), data.advantages
         objective = jnp.minimum(ratio * advantages, jnp.clip(ratio, 0.8, 1.28) * advantages)
-        weight = jnp.minimum(jnp.exp(data.old_logprobs - data.sampler_logprobs), 2.0)
         d = logprobs - data.reference_logprobs
-        tokens = (-weight * objective + 0.3 * (jnp.exp(-d) - 1 + d) - 0.1 * entropy) * mask
-        lengths, answers = mask.sum(axis=-1), mask.any(axis=-1).sum()
-        means = {
-            "token_mean": tokens.sum() / lengths.sum(),
-            "sequence_mean": (tokens.sum(axis=-1) / np.maximum(lengths, 1)).sum() / answers,
-            "constant": tokens.sum() / (answers * 2 * ROOM),
-        }
-        return jnp.stack([means[name] for name in AGGREGATIONS]), means
+        tokens = (-objective + 0.3 * (jnp.exp(-d) - 1 + d) - 0.1 * entropy) * mask
+        return tokens.sum() / mask.sum()
 
-    gradients, values = jax.jit(jax.jacrev(losses, has_aux=True))(parameters)
-    return {
-        name: (float(values[name]), jax.tree.map(lambda g, i=i: g[i], gradients)) for i, name in enumerate(AGGREGATIONS)
-    }
-
-
-WAYS = [((1, 1), 1), ((1, 1), 4), ((1, 1), 16), ((8, 1), 16), ((4, 2), 4), ((2, 4), 3)]
+    return jax.jit(jax.value_and_grad(loss))(parameters)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("aggregation", "mesh", "micro_batch"),
-    [("token_mean", *way) for way in WAYS]
-    # An answer's own length weighs its row, wherever that is; the third differs in what the host divides by.
-    + [("sequence_mean", *WAYS[0]), ("sequence_mean", *WAYS[4]), ("constant", *WAYS[1])],
+    ("mesh", "micro_batch"), [((1, 1), 1), ((1, 1), 4), ((1, 1), 16), ((8, 1), 16), ((4, 2), 4), ((2, 4), 3)]
 )
-def test_micro_batches_and_meshes_give_the_gradient_of_the_whole_batch(
-    parameters, expected, aggregation, mesh, micro_batch
-):
-    found, metrics = gradient(
-        parameters, given_batch(), make_mesh(*mesh), aggregation=aggregation, micro_batch=micro_batch, **EVERYTHING
-    )
-    value, wanted = expected[aggregation]
-    assert_close(found, wanted, rel=1e-5)
-    assert metrics["loss"] == pytest.approx(value, rel=1e-5)
+def test_micro_batches_and_meshes_give_the_gradient_of_the_whole_batch(parameters, expected, mesh, micro_batch):
+    moved, metrics = gradient(parameters, given_batch(), make_mesh(*mesh), micro_batch=micro_batch, **EVERYTHING)
+    value, wanted = expected
+    assert_close(moved, wanted, rel=1e-5)
+    assert metrics["loss"] == pytest.approx(float(value), rel=1e-5)
     assert metrics["gradient_norm"] == pytest.approx(float(optax.global_norm(wanted)), rel=1e-5)
     assert metrics["rows_computed"] == 15 / 16
 
@@ -170,18 +145,15 @@ def noted_shapes(monkeypatch):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
-def test_rows_go_through_as_wide_as_the_longest_beside_them_and_nothing_else_changes(
-    monkeypatch, parameters, expected, aggregation
-):
+def test_rows_go_through_as_wide_as_the_longest_beside_them_and_nothing_else_changes(monkeypatch, parameters, expected):
     """The gradient is that of all rows at once, all padded to the whole room."""
     monkeypatch.setattr(update_module, "FINEST", 1)
     monkeypatch.setattr(update_module, "ENOUGH_TOKENS", 20)
     shapes, data = noted_shapes(monkeypatch), given_batch()
-    found, metrics = gradient(parameters, data, micro_batch=16, aggregation=aggregation, **EVERYTHING)
-    value, wanted = expected[aggregation]
-    assert_close(found, wanted, rel=1e-5)
-    assert metrics["loss"] == pytest.approx(value, rel=1e-5)
+    moved, metrics = gradient(parameters, data, micro_batch=16, **EVERYTHING)
+    value, wanted = expected
+    assert_close(moved, wanted, rel=1e-5)
+    assert metrics["loss"] == pytest.approx(float(value), rel=1e-5)
     # A room of 12 tokens: two rows of 12 are 20 tokens and more, three of 8 are no more than those two.
     sizes = {12: 2, 10: 2, 8: 3, 7: 3, 6: 4, 5: 4}
     assert all(rows == sizes[width] for rows, _, width in shapes)
@@ -195,7 +167,7 @@ def test_rows_go_through_as_wide_as_the_longest_beside_them_and_nothing_else_cha
 def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parameters):
     data, asked = given_batch(), GRPOSection(micro_batch=4, **EVERYTHING)
     *_, metrics = step(parameters, data, optimizer=ADAM, micro_batch=4, **EVERYTHING)
-    now = grpo.answer_logprobs_of(
+    now = answer_logprobs_of(
         abstract(SMALL, ONE)[0], shard_parameters(parameters, ONE), data.sequences, ONE, asked, nothing
     )
     mask, mismatch = data.sequences.mask, (data.old_logprobs - data.sampler_logprobs)[data.sequences.mask]
@@ -212,7 +184,6 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
         "mismatch_max": np.abs(mismatch).max(),
         "mismatch_factor": np.exp(np.abs(mismatch)).mean(),
         "mismatch_k3": (np.exp(mismatch) - 1 - mismatch).mean(),
-        "correction": np.minimum(np.exp(mismatch), 2.0).mean(),
         "rows_computed": 15 / 16,
         "update_skipped": 0.0,
     }
@@ -223,12 +194,12 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
     assert min(wanted["clipped_low"], wanted["clipped_high"]) > 0  # the data has them all
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_a_plan_counts_old_log_probabilities_where_a_step_has_several_updates(several):
+@pytest.mark.parametrize("minibatches", [1, 2])
+def test_a_plan_counts_old_log_probabilities_where_a_step_has_several_updates(minibatches):
     graph, shapes = abstract(SMALL, ONE)
-    programs = grpo.lower(graph, shapes, DESCENT, GRPOSection(iterations=1 + several), 4, ROOM, ONE)
-    (batch,) = (part for part in programs["accumulate"].args_info[0] if isinstance(part, grpo.Batch))
-    assert (batch.old_logprobs is not None) == several and batch.reference_logprobs is None
+    program = lower_gradient(graph, shapes, GRPOSection(minibatches=minibatches), 4, ROOM, ONE)
+    (batch,) = (part for part in program.args_info[0] if isinstance(part, Batch))
+    assert (batch.old_logprobs is not None) == (minibatches > 1) and batch.reference_logprobs is None
 
 
 def test_processes_agree_on_the_shapes_of_their_micro_batches(monkeypatch):
@@ -275,7 +246,7 @@ class Stopped(Exception):
 @pytest.mark.parametrize("calls", [1, 3, 5])  # before the first micro-batch, between two, before the parameters go
 def test_a_check_that_raises_leaves_everything_as_it_was(parameters, calls):
     graph, placed = abstract(SMALL, ONE)[0], shard_parameters(jax.tree.map(jnp.copy, parameters), ONE)
-    state, left = grpo.init(ADAM, placed, ONE), iter(range(calls - 1))
+    state, left = init_state(ADAM, placed, ONE), iter(range(calls - 1))
     settings = GRPOSection(micro_batch=4, **EVERYTHING)
 
     def check():
@@ -283,10 +254,10 @@ def test_a_check_that_raises_leaves_everything_as_it_was(parameters, calls):
             raise Stopped
 
     with pytest.raises(Stopped):
-        grpo.update(graph, ADAM, placed, state, given_batch(), ONE, settings, 2 * ROOM, check)
+        update(graph, ADAM, placed, state, given_batch(), ONE, settings, check)
     assert list(left) == []
     assert_same(placed, parameters)
-    resumed, _, metrics = grpo.update(graph, ADAM, placed, state, given_batch(), ONE, settings, 2 * ROOM, nothing)
+    resumed, _, metrics = update(graph, ADAM, placed, state, given_batch(), ONE, settings, nothing)
     unbroken, _, wanted = step(parameters, given_batch(), optimizer=ADAM, micro_batch=4, **EVERYTHING)
     assert_same(resumed, unbroken)
     assert metrics == wanted
@@ -295,7 +266,7 @@ def test_a_check_that_raises_leaves_everything_as_it_was(parameters, calls):
 @pytest.mark.parametrize("mesh", [(1, 1), (4, 2)])
 def test_log_probabilities_of_answers_are_those_of_the_whole_models_logits(parameters, mesh):
     data, mesh, checks = given_batch(), make_mesh(*mesh), []
-    found = grpo.answer_logprobs_of(
+    found = answer_logprobs_of(
         abstract(SMALL, mesh)[0],
         shard_parameters(jax.tree.map(jnp.copy, parameters), mesh),
         data.sequences,
@@ -325,13 +296,13 @@ def test_later_steps_compile_nothing_and_leave_everything_where_it_was(parameter
     graph, _ = abstract(SMALL, mesh)
     now = shard_parameters(jax.tree.map(jnp.copy, parameters), mesh)
     optimizer = make_optimizer(settings, updates=3)
-    state = grpo.init(optimizer, now, mesh)
+    state = init_state(optimizer, now, mesh)
     places = shardings((now, state), mesh)
     sizes = []
     for seed in range(3):
         before = now, state
-        now, state, _ = grpo.update(graph, optimizer, now, state, given_batch(seed), mesh, settings, 2 * ROOM, nothing)
-        sizes.append((grpo.accumulate._cache_size(), grpo.apply._cache_size(), grpo.zeros_like._cache_size()))
+        now, state, _ = update(graph, optimizer, now, state, given_batch(seed), mesh, settings, nothing)
+        sizes.append((accumulate._cache_size(), apply._cache_size(), zeros_like._cache_size()))
         assert jax.tree.structure((now, state)) == jax.tree.structure(places)
         assert [x.sharding for x in jax.tree.leaves((now, state))] == jax.tree.leaves(places)
         assert all(x.is_deleted() for x in jax.tree.leaves(before))  # donated
@@ -341,12 +312,12 @@ def test_later_steps_compile_nothing_and_leave_everything_where_it_was(parameter
 def test_with_adapters_only_they_are_trained(parameters):
     shape = dataclasses.replace(SMALL, lora=LoRASection(rank=2, alpha=4.0, targets=("down_proj",)))
     graph, parameters = create(shape, jax.random.key(0), ONE)
-    state = grpo.init(ADAM, parameters, ONE)
+    state = init_state(ADAM, parameters, ONE)
     trained, frozen = lora.split(parameters)
     assert jax.tree.structure(state[0].mu) == jax.tree.structure(trained)
     old = jax.tree.map(np.asarray, trained)
-    after, state, metrics = grpo.update(
-        graph, ADAM, parameters, state, given_batch(), ONE, GRPOSection(micro_batch=8), ROOM, nothing
+    after, state, metrics = update(
+        graph, ADAM, parameters, state, given_batch(), ONE, GRPOSection(micro_batch=8), nothing
     )
     assert jax.tree.structure(after) == jax.tree.structure(parameters)
     new, same = lora.split(after)
@@ -363,8 +334,8 @@ def test_with_adapters_only_they_are_trained(parameters):
 def test_loss_and_gradient_norm_must_both_be_finite(gradient, loss):
     trained = nnx.State({"weight": nnx.Param(jnp.ones(4), spec=P(None))})
     state = ADAM.init(trained)
-    total = grpo.Total(gradients=jax.tree.map(lambda w: w * jnp.float32(gradient), trained), loss=jnp.float32(loss))
-    after, state, _, finite = grpo.apply(ADAM, trained, state, total, np.float32(1), mesh=ONE)
+    total = Total(gradients=jax.tree.map(lambda w: w * jnp.float32(gradient), trained), loss=jnp.float32(loss))
+    after, state, _, finite = apply(ADAM, trained, state, total, np.float32(1), mesh=ONE)
     assert not finite
     np.testing.assert_array_equal(after["weight"][...], 1)
     assert state[0].count == 0 and not state[0].mu["weight"][...].any()

@@ -21,7 +21,7 @@ from rl.model.sampler.grammar import GrammarSampler, Script
 from rl.model.sampler.thinking import closing
 from rl.model.sharding import make_mesh
 from rl.model.tokenizer import Tokenizer
-from rl.students.language import check_room
+from rl.students.writer.student import check_room
 
 ROOT = Path(__file__).parents[3]
 VOCABULARY = 151_936

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from shapes import MEDIUM
 
 from rl.config import ConfigError
-from rl.learn import grpo
+from rl.learn.optimizer import init_state
 from rl.model import sharding
 from rl.model.decoder import abstract
 
@@ -39,7 +39,7 @@ def parameters():
 def test_parameters_and_the_optimizers_moments_lie_by_one_declaration(parameters):
     mesh = sharding.make_mesh(4, 2)
     parameters = sharding.shard_parameters(parameters, mesh)
-    state = grpo.init(optax.adam(1e-3), parameters, mesh)
+    state = init_state(optax.adam(1e-3), parameters, mesh)
     found = specs(parameters)
     assert found["embed_tokens.weight"] == P("tp", "fsdp")
     assert found["layers.self_attn.q_proj.weight"] == P(None, "fsdp", "tp")

@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec as P
 from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import GRPOSection
-from rl.learn.grpo.loss import Batch, denominator, policy_loss
-from rl.learn.grpo.optimizer import step
+from rl.learn.loss import Batch, policy_loss
+from rl.learn.optimizer import step
 from rl.model import lora, sharding
 from rl.model.decoder import Decoder
 from rl.model.logprobs import Sequences, abstract_sequences, answer_logprobs, cut, fill, take
@@ -57,10 +57,9 @@ def update(
     batch: Batch,
     mesh: Mesh,
     settings: GRPOSection,
-    max_new_tokens: int,
     check: Callable[[], None],
 ) -> tuple[nnx.State, optax.OptState, dict[str, float]]:
-    """Take one step of the optimizer on the loss of all processes' rows, aggregated as `settings` say.
+    """Take one step of the optimizer on the loss of all processes' rows, a mean over their answer tokens.
 
     Answers without an advantage, such as those of groups whose rewards are all equal, have no gradient unless
     divergence or entropy are in the loss, and are not computed. The others go through in `micro_batches`.
@@ -68,7 +67,6 @@ def update(
     Args:
       parameters, state: donated; of the parameters, those that are trained (`lora.split`).
       batch: this process's rows, numpy arrays, of any number.
-      max_new_tokens: the most that an answer may have.
       check: called by all processes before each micro-batch and before the parameters are donated. What it raises
         ends the update, and nothing has changed.
 
@@ -79,10 +77,10 @@ def update(
       but the loss, 0, the norm, 0, and these two.
     """
     mask = batch.sequences.mask
-    counts = mask.any(axis=-1)
-    rows = np.flatnonzero((mask & (batch.advantages != 0)).any(axis=-1) if settings.needs_advantage else counts)
-    counted = [len(rows), len(mask), mask.sum(), counts.sum(), mask[rows].sum()]
-    computed, answers, tokens, sequences, through = distributed.all_gather(np.array([counted], np.int32)).sum(axis=0)
+    learns = mask & (batch.advantages != 0) if settings.needs_advantage else mask
+    rows = np.flatnonzero(learns.any(axis=-1))
+    counted = [len(rows), len(mask), mask.sum(), mask[rows].sum()]
+    computed, answers, tokens, through = distributed.all_gather(np.array([counted], np.int32)).sum(axis=0)
     if not computed:
         return parameters, state, dict.fromkeys(("loss", "gradient_norm", "update_skipped", "rows_computed"), 0.0)
 
@@ -96,7 +94,7 @@ def update(
         # One ahead and no more: else all would be waiting for the device before the second check.
         jax.block_until_ready(described[-2:-1])
     check()
-    scale = np.float32(1 / denominator(settings, int(tokens), int(sequences), max_new_tokens))
+    scale = np.float32(1 / int(tokens))
     trained, state, norm, finite = apply(optimizer, trained, state, total, scale, mesh=mesh)
 
     described, value, norm, finite = jax.device_get((described, total.loss, norm, finite))
@@ -260,13 +258,6 @@ def logprobs_of(
     return jax.lax.with_sharding_constraint(logprobs, NamedSharding(mesh, P("fsdp")))
 
 
-def init(optimizer: optax.GradientTransformation, parameters: nnx.State, mesh: Mesh) -> optax.OptState:
-    """Make the optimizer's first state, for what is trained of the parameters; its moments lie where those do."""
-    trained, _ = lora.split(parameters)
-    places = sharding.shardings(jax.eval_shape(optimizer.init, trained), mesh)
-    return jax.jit(optimizer.init, out_shardings=places)(trained)
-
-
 @functools.partial(jax.jit, static_argnames=("mesh",))
 def zeros_like(trained: nnx.State, *, mesh: Mesh) -> Total:
     """Make a total to begin with, where the parameters lie."""
@@ -274,18 +265,16 @@ def zeros_like(trained: nnx.State, *, mesh: Mesh) -> Total:
     return sharding.constrain(zeros, mesh)
 
 
-def lower(
+def lower_gradient(
     graph: nnx.GraphDef[Decoder],
     parameters: nnx.State,
-    optimizer: optax.GradientTransformation,
     settings: GRPOSection,
     prompt_tokens: int,
     answer_tokens: int,
     mesh: Mesh,
-) -> dict[str, jax.stages.Lowered]:
-    """Lower the programs of `update` and `answer_logprobs_of` for the longest answers, from ShapeDtypeStructs alone."""
+) -> jax.stages.Lowered:
+    """Lower `accumulate` for the longest answers, from ShapeDtypeStructs alone."""
     trained, frozen = sharding.abstract(lora.split(parameters), mesh)
-    state = sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
     room = prompt_tokens + answer_tokens
     rows = rows_of_width(room, room, settings.micro_batch, mesh) * jax.process_count()
     shape: Any = jax.ShapeDtypeStruct  # in the place of a later array
@@ -294,15 +283,9 @@ def lower(
         sequences=abstract_sequences(rows, prompt_tokens, answer_tokens),
         sampler_logprobs=logprobs,
         advantages=logprobs,
-        old_logprobs=logprobs if settings.updates > 1 else None,
+        old_logprobs=logprobs if settings.minibatches > 1 else None,
         reference_logprobs=logprobs if settings.kl_coefficient > 0 else None,
     )
-    batch = sharding.abstract_batch(batch, mesh)
     total = Total(gradients=trained, loss=shape((), jnp.float32))
-    return {
-        "accumulate": accumulate.lower(graph, trained, frozen, total, batch, settings=settings, mesh=mesh),
-        "apply": apply.lower(optimizer, trained, state, total, shape((), jnp.float32), mesh=mesh),
-        "logprobs": logprobs_of.lower(
-            graph, sharding.abstract(parameters, mesh), batch.sequences, temperature=settings.temperature, mesh=mesh
-        ),
-    }
+    batch = sharding.abstract_batch(batch, mesh)
+    return accumulate.lower(graph, trained, frozen, total, batch, settings=settings, mesh=mesh)

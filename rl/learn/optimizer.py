@@ -6,12 +6,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
+from jax.sharding import Mesh
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from jaxlake.record import Array
 from rl.config import ConfigError, GRPOSection, OptimizerFields, extensions
 from rl.config.choices import Optimizer, Schedule
-from rl.model.sharding import map_with_spec
+from rl.model import lora, sharding
 
 ADAM_RMS = 0.2
 """Typical root mean square of AdamW's update over its rate (Liu et al. 2025), so that one rate serves both."""
@@ -71,6 +72,13 @@ def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup])
 
 
+def init_state(optimizer: optax.GradientTransformation, parameters: nnx.State, mesh: Mesh) -> optax.OptState:
+    """Make the optimizer's first state, for what is trained of the parameters; its moments lie where those do."""
+    trained, _ = lora.split(parameters)
+    places = sharding.shardings(jax.eval_shape(optimizer.init, trained), mesh)
+    return jax.jit(optimizer.init, out_shardings=places)(trained)
+
+
 def step(
     optimizer: optax.GradientTransformation,
     parameters: nnx.State,
@@ -122,7 +130,7 @@ def _decays(parameters: nnx.State) -> nnx.State:
 
     By what a parameter is declared to be: its spec names the axes of one layer, whereas stacked norms have two.
     """
-    return map_with_spec(lambda leaf, spec: (len(spec) or leaf.ndim) > 1, parameters)
+    return sharding.map_with_spec(lambda leaf, spec: (len(spec) or leaf.ndim) > 1, parameters)
 
 
 def _is_of_layers(parameters: nnx.State) -> nnx.State:

@@ -1,4 +1,4 @@
-"""The student of the paper: a language policy that writes whole plans, taught at first, then trained by GRPO."""
+"""The writer as a student: a language model that answers boards in words, and as an engineer designs the next ones."""
 
 import dataclasses
 import functools
@@ -12,6 +12,7 @@ import optax
 from flax import nnx
 from jax.sharding import Mesh
 
+from engineer.engineers.language import Generate
 from engineer.evidence import TrainingEvidence, environment, training_evidence
 from jaxlake.arguments import seed_key
 from jaxlake.config import MAX_HOLE, LakeConfig
@@ -22,28 +23,122 @@ from jaxlake.types import Instance, coordinate
 from rl import distributed
 from rl.config import Config, ConfigError, extensions
 from rl.config.choices import Credit, LanguageKind
+from rl.judge.answers import Answers, Show
 from rl.judge.validation import validate
-from rl.learn import grpo, sft
+from rl.learn import supervised
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, mixed_boards
-from rl.learn.grpo.optimizer import make_optimizer
-from rl.learn.grpo_step import MISMATCH_ALARM, grpo_step, rounds_optimizer
+from rl.learn.credit import first_lost
+from rl.learn.optimizer import init_state, make_optimizer
+from rl.learn.update import lower_gradient
 from rl.model import lora, sharding
 from rl.model.logprobs import Sequences
-from rl.model.policy import Policy, abstract_model
+from rl.model.policy import Policy, abstract_model, writer
 from rl.model.sampler import Sampler, SamplingParams
 from rl.model.sampler.programs import abstract
-from rl.model.tokenizer import check_fit
+from rl.model.tokenizer import Tokenizer, check_fit
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.state import TrainState, needs_reference, restore
 from rl.run.tracking import Display
 from rl.students.base import Program
-from rl.students.writer import PlanWriter, Writer
+from rl.students.writer.step import MISMATCH_ALARM, grpo_step, rounds_optimizer
 
 
-class LanguageStudent(Writer):
-    """A `rl.students.Student` that writes: a Qwen3 that answers boards in words.
+@dataclasses.dataclass(frozen=True)
+class PlanWriter:
+    """A `rl.judge.answers.Answerer` that writes whole plans.
+
+    Attributes:
+      policy: the model's static half and its tokenizer.
+      trained: the parameters as they were trained, which its identity names.
+      parameters: the samplers' copy of them, `Policy.rollout_parameters`.
+    """
+
+    policy: Policy
+    trained: nnx.State
+    parameters: nnx.State
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The parameters' and the model's digests, and the cap on thoughts."""
+        text = self.policy.text
+        cap = {"max_thinking_tokens": text.thinking_cap, "early_stop": text.early_stop} if text.thinking_cap else {}
+        computed = {"parameters": sharding.fingerprint(self.trained), "dtype": str(self.policy.shape.dtype)}
+        return computed | self.policy.identity | cap
+
+    @property
+    def rows(self) -> int:
+        """Answers in the sampler at once."""
+        return self.policy.rows
+
+    @property
+    def prompt(self) -> Callable[[Instance], str]:
+        """The message of a board."""
+        return writer(self.policy.text)
+
+    def first_lost(self, boards: Instance, texts: Sequence[str]) -> list[int | None]:
+        """Return the place in each text that loses the last valid plan."""
+        return first_lost(boards, texts)
+
+    def answer(
+        self, boards: Instance, samples: int, sampling: SamplingParams, key: jax.Array, show: Show, first: int = 0
+    ) -> Answers:
+        """Write plans; see `Answerer`. Each answer's draws follow from its number alone."""
+        policy, processes = self.policy, jax.process_count()
+        count = len(boards.size)
+        share = -(-count // processes)
+        begin = jax.process_index() * share
+        # What is asked too much, so that all processes ask equally many, is dropped.
+        rollout = policy.sampler.generate(
+            self.parameters,
+            policy.prompts(boards[np.minimum(begin + np.arange(share), count - 1)]).tokens,
+            jax.random.fold_in(key, int(sampling.temperature > 0)),
+            samples=samples,
+            sampling=sampling,
+            first_request=first + begin * samples,
+            progress=lambda done: show(min(done * processes, count * samples)),
+        )
+        rollout = jax.tree.map(lambda leaf: leaf[: count * samples], distributed.all_gather(rollout))
+        return Answers(
+            plans=policy.read(boards, rollout),
+            lengths=rollout.mask.sum(axis=-1),
+            truncated=rollout.truncated,
+            texts=lambda rows: policy.texts(rollout.tokens[rows], rollout.mask[rows]),
+        )
+
+
+class Writer:
+    """The part of a student that a language model is: it designs environments, and is saved as a Hugging Face folder.
+
+    Attributes:
+      config: the run's configuration.
+      policy: the model's static half, its tokenizer and its mesh.
+      state: the run's state; known after `Student.restore`.
+    """
+
+    config: Config
+    policy: Policy
+    state: Any  # a `rl.run.state.TrainState`, which each student narrows
+
+    def designer_parameters(self, engineer: str) -> nnx.State:
+        """Return the reference's parameters for the engineer `base`, else the current ones."""
+        return self.state.reference_parameters() if engineer == LanguageKind.BASE else self.state.parameters
+
+    def generation(self, recorder: Recorder, engineer: str) -> tuple[Generate, Tokenizer]:
+        """Return generation with the engineer's parameters at the time when it is asked, held to the grammar."""
+        generate = self.policy.generation(
+            self.config.engineer, lambda: self.designer_parameters(engineer), recorder.with_stop_check()
+        )
+        return generate, self.policy.tokenizer
+
+    def save(self, folder: Path) -> None:
+        """Write model and tokenizer as a Hugging Face folder."""
+        self.policy.save(folder, self.state.parameters)
+
+
+class WriterStudent(Writer):
+    """A `rl.students.Student` that writes: a language model that answers boards in words.
 
     Args:
       config: the run's configuration.
@@ -53,11 +148,9 @@ class LanguageStudent(Writer):
     """
 
     def __init__(self, config: Config):
-        self.config = config
-        (
-            rounds_optimizer(config),
-            make_optimizer(config.warm_start, config.warm_start.steps),
-        )  # finds one's own
+        extensions.check_extensions(config)
+        self.config, teaching = config, config.warm_start
+        self._optimizers = {"warm_start": make_optimizer(teaching, teaching.steps), "rounds": rounds_optimizer(config)}
         self.policy, self._parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
         self.description = self.policy.describe(self._parameters)
         self._draw: Draw = functools.partial(build_boards, config)
@@ -72,7 +165,7 @@ class LanguageStudent(Writer):
         return (
             f"GRPO, {settings.prompts} boards a step with {settings.samples} answers each, temperature "
             f"{settings.temperature:g}, learning rate {settings.learning_rate:g} ({settings.schedule}), credit "
-            f"{settings.credit}, advantage {settings.advantage}, loss {settings.aggregation}, clip "
+            f"{settings.credit}, advantage {settings.advantage}, loss {settings.loss}, clip "
             f"{settings.clip_low:g} and {settings.clip_high:g}, KL coefficient {settings.kl_coefficient:g}. "
             f"Reward {reward.kind}: free length {reward.free_tokens}, limit "
             f"{reward.limit_tokens} tokens. {self.config.rounds.instances} boards a round."
@@ -80,54 +173,24 @@ class LanguageStudent(Writer):
 
     @staticmethod
     def programs(config: Config, mesh: Mesh) -> list[Program]:
-        """List the programs of a run; see `rl.students.programs`."""
-        settings, teaching = config.grpo, config.warm_start
+        """List the programs that take the most memory of a run: a token of all rows, and a micro-batch's gradient."""
         shape, graph, parameters = abstract_model(config.model, mesh)
-        trained, frozen = lora.split(parameters)
+        trained, _ = lora.split(parameters)
         rooms = config.text.max_prompt_tokens, config.text.max_new_tokens
         sampler = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
-        sampler.width(max(settings.samples, config.validation.samples))  # refuses too few rows before all else
-        optimizer, first = rounds_optimizer(config), make_optimizer(teaching, teaching.steps)
-
-        def moments_of(optimizer: optax.GradientTransformation) -> optax.OptState:
-            return sharding.abstract(jax.eval_shape(optimizer.init, trained), mesh)
-
-        @functools.cache
-        def teach(optimizer: optax.GradientTransformation) -> dict[str, jax.stages.Lowered]:
-            return sft.lower(graph, parameters, optimizer, teaching, *rooms, mesh)
-
         rollout = sharding.abstract_rollout(parameters, shape.dtype, mesh)
-        answer = functools.cache(functools.partial(sampler.lower, rollout))
-        reinforce = functools.cache(functools.partial(grpo.lower, graph, parameters, optimizer, settings, *rooms, mesh))
+        unshared = sharding.split_ready(parameters, shape.dtype, mesh)[1]
+        moments = sharding.abstract(jax.eval_shape(rounds_optimizer(config).init, trained), mesh)
         reference: Any = ()
         if needs_reference(config):
             copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
             reference = sharding.abstract(copied, mesh)
-        shared, cast = sharding.split_ready(parameters, shape.dtype, mesh)
-        moments = moments_of(optimizer)
-        trainer = moments, reference
-        generating, beside = (rollout, abstract(sampler)), (trainer, cast)
-        planned, taught = list[Program](), (parameters, moments_of(first))
-        if teaching.steps > teaching.engineer_first:
-            planned.append(Program("warm start, plans", lambda: teach(first)["plans"], taught))
-        if teaching.teaches_engineer:
-            planned.append(Program("warm start, engineer", lambda: teach(first)["engineer"], taught))
-        planned += [
-            Program("cast", lambda: sharding.lower_for_rollout(parameters, shape.dtype, mesh), cast, (trainer, shared)),
-            Program("prefill", lambda: answer(settings.samples)["prefill"], generating, beside),
-            Program("prefill, validation", lambda: answer(1)["prefill"], generating, beside),
-            Program("decode", lambda: answer(settings.samples)["decode"], generating, beside),
+        beside = moments, reference
+        gradient = functools.partial(lower_gradient, graph, parameters, config.grpo, *rooms, mesh)
+        return [
+            Program("decode", lambda: sampler.lower(rollout), (rollout, abstract(sampler)), (beside, unshared)),
+            Program("gradient", gradient, (parameters, trained), beside),
         ]
-        if settings.updates > 1 or settings.kl_coefficient > 0:
-            planned.append(Program("log-probs", lambda: reinforce()["logprobs"], parameters, trainer))
-        planned += [
-            Program("gradient", lambda: reinforce()["accumulate"], (parameters, trained), trainer),
-            Program("update", lambda: reinforce()["apply"], (trained, moments, trained), (frozen, reference)),
-        ]
-        if settings.engineer_every:
-            rehearsed = parameters, moments
-            planned.append(Program("rehearsal", lambda: teach(optimizer)["engineer"], rehearsed, reference))
-        return planned
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint; draw the boards of the validations and the warm start's plans.
@@ -144,20 +207,18 @@ class LanguageStudent(Writer):
         display.advance("validation")
         if plans:
             exclude = self.validation.instances
-            self._plans = sft.plan_examples(self.policy, self.config, self._draw, exclude, display)
+            self._plans = supervised.plan_examples(self.policy, self.config, self._draw, exclude, display)
             display.advance("warm start")
 
     def _first_optimizer(self, stage: str, parameters: nnx.State) -> optax.OptState:
         """Return the optimizer's state where a stage begins."""
-        optimizer, settings = rounds_optimizer(self.config), self.config.warm_start
-        if stage == "warm_start":
-            optimizer = make_optimizer(settings, settings.steps)
-        return grpo.init(optimizer, parameters, self.policy.mesh)
+        optimizer = self._optimizers["warm_start" if stage == "warm_start" else "rounds"]
+        return init_state(optimizer, parameters, self.policy.mesh)
 
     def warm_start(self, recorder: Recorder) -> None:
         """Learn the solver's plans and engineer examples, and validate; take the optimizer of the rounds."""
         if self.config.warm_start.steps:
-            sft.warm_start(self.policy, self.config, self.state, recorder, self._plans)
+            supervised.warm_start(self.policy, self.config, self.state, recorder, self._plans)
             recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
         first = self._first_optimizer("rounds", self.state.parameters)
         self.state.begin_rounds(first, self.policy, self.config)
@@ -175,24 +236,22 @@ class LanguageStudent(Writer):
           RunError: after `MAX_SKIPPED` updates in a row that were not finite.
         """
         config, state, progress, display = self.config, self.state, self.state.progress, recorder.display
-        settings, k = config.grpo, progress.round
-        data = BoardSet.of(self.policy, boards)
-        count, alarmed = len(data.prompts), False
+        prompts, k = config.grpo.prompts, progress.round
+        data, alarmed = BoardSet.of(self.policy, boards), False
+        count = len(data.prompts)
         total = count * config.rounds.epochs
-        batches = progress.cursor // settings.prompts
-        display.stage(f"round {k}: GRPO", total // settings.prompts, done=batches)
+        display.stage(f"round {k}: GRPO", total // prompts, done=progress.cursor // prompts)
         recorder.meter.read()  # what design and boards compiled is not the first step's
         while progress.cursor < total:
             epoch, place = divmod(progress.cursor, count)
             order = np.asarray(jax.random.permutation(make_key(config.seed, Purpose.ORDER, k, epoch), count))
-            metrics, seconds = grpo_step(self.policy, config, state, recorder, data, order[place:])
+            metrics, seconds = grpo_step(self.policy, config, state, recorder, data, order[place : place + prompts])
             if metrics["mismatch_alarm"] and not alarmed:
                 alarmed = True
                 display.say(
                     f"round {k}, step {progress.step + 1}: sampler and trainer differ by a factor of "
                     f"{metrics['mismatch_factor']:.3f} a token, above {MISMATCH_ALARM}"
                 )
-            display.done = progress.cursor // settings.prompts - 1  # one batch of prompts a step, or more
             status = f"reward {metrics['reward']:.2f} valid {metrics['valid']:.0%} optimal {metrics['optimal']:.0%}"
             status += f" {seconds['tokens_per_second']:.0f} tok/s"
             recorder.step_done({"phase": "round"} | metrics, seconds, status, config.checkpoint.every_steps)
@@ -241,35 +300,16 @@ def load_writer(config: Config, folder: Path | str, boards: Instance, say: Calla
 def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
     """Find out before a run, not in the middle of it, what would not fit.
 
-    Texts into their room, the answers to a prompt into the sampler's rows, equal shares to the processes of a job. And
-    whether tokens can have exact credit: in a cell of several tokens the wrong one is unknown.
+    The answers to a prompt must fit into the sampler's rows, texts into their room, and the boards of a step into equal
+    shares of the processes. Tokens can have exact credit only if a cell is one token: else the wrong one is unknown.
 
     Raises:
       ConfigError: naming the setting that is too small.
     """
-    if extensions.is_own(config.reward.kind):
-        extensions.find("reward.kind", config.reward.kind)
-    engineer = config.engineer
     policy.sampler.width(max(config.grpo.samples, config.validation.samples))
     distributed.share(config.grpo.prompts, "grpo.prompts")
     distributed.share(config.validation.instances, "validation.instances")
-    reads = isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API
-    taught_too = config.warm_start.teaches_engineer or config.grpo.engineer_every > 0
-
-    @functools.cache  # what the engineer reads is mostly what it is taught, and 64 of these take half a second
-    def drawn(shown: tuple[str, ...]) -> tuple[Sequence[list[int]], ...]:
-        texts = sft.engineer_texts(policy.tokenizer, config, np.random.default_rng(0), examples, shown)
-        return tuple(zip(*texts, strict=True))
-
-    if reads:
-        contexts, _, answers = drawn((engineer.context,))
-        check_fit(contexts, engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
-        check_fit(answers, engineer.max_answer_tokens, "engineer.max_answer_tokens")
-    if taught_too:
-        contexts, taught, _ = drawn(config.warm_start.contexts)
-        check_fit(contexts, config.warm_start.max_context_tokens, "warm_start.max_context_tokens")
-        check_fit(taught, config.warm_start.max_answer_tokens, "warm_start.max_answer_tokens")
-
+    check_engineer_texts(policy.tokenizer, config, examples)
     for kind in config.all_kinds:
         policy.prompts(fullest(kind))
     if config.grpo.credit is Credit.EXACT:
@@ -280,6 +320,21 @@ def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
                     f"grpo.credit = exact: needs a tokenizer with one token a cell, and this one's are {pieces} for "
                     f"{cell}; set grpo.credit=outcome"
                 )
+
+
+def check_engineer_texts(tokenizer: Tokenizer, config: Config, examples: int) -> None:
+    """Draw engineer examples, and see whether what the engineer reads, writes and is taught has its room."""
+    engineer, teaching = config.engineer, config.warm_start
+
+    def draw(contexts: Sequence[str]) -> list[supervised.ExampleTokens]:
+        return supervised.example_tokens(tokenizer, config, np.random.default_rng(0), examples, contexts)
+
+    if isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API:
+        drawn = draw((engineer.context,))
+        check_fit([x.context for x in drawn], engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
+        check_fit([x.answer for x in drawn], engineer.max_answer_tokens, "engineer.max_answer_tokens")
+    if teaching.teaches_engineer or config.grpo.engineer_every > 0:
+        supervised.join_examples(tokenizer, teaching, draw(teaching.contexts))
 
 
 def fullest(kind: Kind) -> Instance:

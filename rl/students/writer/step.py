@@ -1,0 +1,345 @@
+"""One GRPO step: answers to boards, their verdicts, rewards and advantages as a batch, and the updates on it."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import optax
+from flax import nnx
+
+from engineer import evidence
+from jaxlake.record import Array
+from jaxlake.types import Verdict
+from rl import distributed
+from rl.config import Config, GRPOSection
+from rl.config.choices import Credit
+from rl.learn import credit, metrics, reward, supervised
+from rl.learn.advantages import advantages, token_advantages
+from rl.learn.boards import BoardSet
+from rl.learn.loss import Batch
+from rl.learn.optimizer import learning_rate, make_optimizer, updates_made
+from rl.learn.update import answer_logprobs_of, update
+from rl.model.logprobs import join
+from rl.model.policy import Policy
+from rl.model.sampler import Rollout, SamplingParams
+from rl.model.tokenizer import Tokenizer
+from rl.run.keys import Purpose, make_key
+from rl.run.progress import Progress
+from rl.run.recorder import Recorder
+from rl.run.state import TrainState
+from rl.run.tracking import Stopwatch
+
+MISMATCH_ALARM = 1.05
+"""Mean factor between the trainer's and the sampler's probabilities of a token above which a step is reported."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampled:
+    """All answers that a step samples, the same on all processes.
+
+    Attributes:
+      instances: int ``[P]``, the boards answered, by their index in the set.
+      rollout, verdicts: the answers ``[P * grpo.samples]``, those to one board side by side, and their verdicts.
+    """
+
+    instances: np.ndarray
+    rollout: Rollout
+    verdicts: Verdict
+
+
+@dataclasses.dataclass(frozen=True)
+class Collected:
+    """A step's answers as its updates need them.
+
+    Attributes:
+      batch: this process's rows, equally many on each; see `make_batch`.
+      metrics: metrics of all answers, the same on all processes.
+      short_share: moving share of short answers from now on.
+      training: `Progress.training` from now on.
+    """
+
+    batch: Batch
+    metrics: dict[str, float]
+    short_share: float
+    training: evidence.Sums
+
+
+def grpo_step(
+    policy: Policy, config: Config, state: TrainState, recorder: Recorder, data: BoardSet, instances: np.ndarray
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Take one GRPO step.
+
+    1. Sample `grpo.samples` answers to each of the boards, and judge them (`sample`).
+    2. Reward the answers, compare those to one board, and make a batch with an advantage a token (`make_batch`).
+    3. Add log-probabilities that the updates are measured against (`add_logprobs`).
+    4. Make `grpo.minibatches` updates, each on a part of the batch (`make_updates`).
+    5. After every `grpo.engineer_every`-th step make an update on engineer examples (`supervised.rehearse`).
+
+    Args:
+      instances: int ``[grpo.prompts]``, the step's boards, by their index in the set.
+
+    Returns:
+      Metrics, equal on all processes; seconds by part: rollout, credit, logprob, update, rehearsal, host; and answer
+      tokens a second by each but the rehearsal.
+
+    Raises:
+      Interrupted: with everything saved as it was before the step, which a resumed run makes again. Once an update is
+        made, a signal waits for the end of the step.
+      RunError: see `Recorder.note_update`.
+    """
+    settings, progress, watch = config.grpo, state.progress, Stopwatch()
+    expected = len(instances) * settings.samples // jax.process_count()
+    show = recorder.with_stop_check(lambda done: recorder.display.within(f"answers {done}/{expected}"))
+    sampled = sample(policy, config, state, data, instances, show, watch)
+    collected = make_batch(policy.tokenizer, config, progress, data, sampled, watch)
+    batch = add_logprobs(policy, settings, state, collected.batch, recorder.check_stop, watch)
+    updates = make_updates(policy, config, state, recorder, batch)
+    progress.cursor += len(instances)
+    progress.short_share, progress.training = collected.short_share, collected.training
+    watch.lap("update")
+    metrics = collected.metrics | summary(updates)
+    parts = [*watch.seconds]
+    if settings.engineer_every and (progress.step + 1) % settings.engineer_every == 0:
+        optimizer = rounds_optimizer(config)
+        metrics["engineer_loss"] = supervised.rehearse(policy, config, state, optimizer, recorder.note_update)
+        watch.lap("rehearsal")
+
+    metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > MISMATCH_ALARM)
+    tokens = metrics["answer_tokens"] * len(instances) * settings.samples
+    rates = {f"{part}_tokens_per_second": tokens / watch.seconds[part] for part in parts}
+    if not metrics["rows_computed"]:
+        del rates["update_tokens_per_second"]
+    rates["tokens_per_second"] = tokens / sum(watch.seconds.values())
+    return metrics, watch.seconds | rates
+
+
+def sample(
+    policy: Policy,
+    config: Config,
+    state: TrainState,
+    data: BoardSet,
+    instances: np.ndarray,
+    show: Callable[[int], None],
+    watch: Stopwatch,
+) -> Sampled:
+    """Answer the boards, and judge the answers.
+
+    Each process samples the answers to its part of the boards and then learns of all. (512 answers of 8,192 tokens are
+    38 MB.)
+
+    Args:
+      instances: see `grpo_step`.
+      show: called with the number of finished answers, now and then; may raise.
+      watch: gets the laps `rollout` and `host`.
+    """
+    settings, progress = config.grpo, state.progress
+    mine = instances[distributed.share(len(instances), "grpo.prompts")]
+    prompts = data.prompts.take(mine)
+    rollout = policy.sampler.generate(
+        policy.rollout_parameters(state.parameters),
+        prompts.tokens,
+        make_key(config.seed, Purpose.ROLLOUT, progress.round, progress.cursor // settings.prompts),
+        samples=settings.samples,
+        sampling=SamplingParams(settings.temperature),
+        progress=show,
+    )
+    watch.lap("rollout")
+    verdicts = policy.judge(prompts, rollout, data.optima[mine], config.lake.objective)
+    rollout, verdicts = distributed.all_gather((rollout, verdicts))
+    watch.lap("host")
+    return Sampled(instances, rollout, verdicts)
+
+
+def make_batch(
+    tokenizer: Tokenizer, config: Config, progress: Progress, data: BoardSet, sampled: Sampled, watch: Stopwatch
+) -> Collected:
+    """Reward the answers, and make a batch of this process's part of them.
+
+    Tokens that the sampler wrote to close a thought are in the batch and count nowhere: the policy did not choose them.
+
+    With exact credit an answer goes into the batch up to the token that loses its reward: what an update says of its
+    tokens, entropy and mismatch among it, is said of these.
+
+    Args:
+      progress: the run's progress; its sums of the round are not changed.
+      watch: gets the laps `host`, and `credit` where it is exact.
+    """
+    settings, samples, rollout, verdicts = config.grpo, config.grpo.samples, sampled.rollout, sampled.verdicts
+    instances, tokens = np.repeat(sampled.instances, samples), rollout.mask.sum(axis=-1)
+    short_share = reward.moving_share(progress.short_share, tokens, config.reward.free_tokens)
+    rewards = reward.rewards(config.reward, verdicts, data.optima[instances], tokens, short_share)
+    kinds = data.kinds[instances]
+    described = metrics.describe(kinds, verdicts, rewards, tokens, rollout.truncated, instances, config.lake.kinds)
+    described |= {
+        "zero_advantage": float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean()),
+        "groups_sampled": float(len(sampled.instances)),
+        "groups_kept": float(len(sampled.instances)),
+    }
+    if config.text.thinking_cap is not None:
+        described["thoughts_cut"] = float(rollout.forced.any(axis=-1).mean())
+
+    of_answers = advantages(rewards.total, instances, settings.advantage)
+    training = add_evidence(progress.training, data, sampled, of_answers)
+    mine = distributed.share(len(instances), "grpo.prompts")
+    instances, rollout = instances[mine], rollout[mine]
+    if settings.credit is Credit.EXACT:
+        watch.lap("host")
+        mask, by_token = exact_credit(tokenizer, data, instances[::samples], rollout, rewards.total[mine] > 0)
+        watch.lap("credit")
+    else:
+        mask = rollout.mask
+        by_token = np.repeat(of_answers[mine, None], mask.shape[1], axis=-1)
+    prompts = [data.prompts.tokens[instance] for instance in instances]
+    sequences = join(prompts, config.text.max_prompt_tokens, rollout.tokens, mask)
+    batch = Batch(
+        sequences=sequences.replace(mask=sequences.mask & ~rollout.forced),
+        sampler_logprobs=rollout.logprobs,
+        advantages=by_token,
+    )
+    watch.lap("host")
+    return Collected(batch, described, short_share=short_share, training=training)
+
+
+def exact_credit(
+    tokenizer: Tokenizer, data: BoardSet, boards: np.ndarray, rollout: Rollout, rewarded: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return which tokens of these answers are trained on, bool ``[B, T]``, and their advantages, float32 ``[B, T]``.
+
+    What follows the loss of the reward teaches nothing, so nothing is computed of it.
+
+    Args:
+      boards: int ``[P]``, the boards of the answers, those to one board side by side.
+      rewarded: bool ``[B]``.
+    """
+    answers = [row[mask].tolist() for row, mask in zip(rollout.tokens, rollout.mask, strict=True)]
+    credits = credit.token_credit(
+        data.prompts.instances[boards],
+        data.optima[boards],
+        [tokenizer.pieces(answer) for answer in answers],
+        rewarded,
+        rollout.mask.shape[1],
+    )
+    return rollout.mask & (credits != 0), token_advantages(credits, np.asarray(rollout.logprobs))
+
+
+def add_evidence(sums: evidence.Sums | None, data: BoardSet, sampled: Sampled, of_answers: np.ndarray) -> evidence.Sums:
+    """Return the round's sums with a step's answers and their advantages."""
+    verdicts, rollout = sampled.verdicts, sampled.rollout
+
+    def grouped(values: Array) -> Array:
+        return values.reshape(len(sampled.instances), -1, *values.shape[1:])
+
+    return evidence.add(
+        sums,
+        data.kinds[sampled.instances],
+        checks=grouped(verdicts.checks),
+        optimal=grouped(verdicts.optimal),
+        tokens=grouped(rollout.mask.sum(axis=-1)),
+        truncated=grouped(rollout.truncated),
+        advantages=grouped(of_answers),
+    )
+
+
+def add_logprobs(
+    policy: Policy,
+    settings: GRPOSection,
+    state: TrainState,
+    batch: Batch,
+    check_stop: Callable[[], None],
+    watch: Stopwatch,
+) -> Batch:
+    """Return the batch with what its updates are measured against, as far as they need it; float32 ``[B, T]`` each.
+
+    The one update of a rollout needs no old log-probs: they are its own. Answers that no update computes need none.
+
+    Args:
+      check_stop: called before each micro-batch; may raise.
+      watch: gets the lap `logprob`.
+    """
+    sequences = batch.sequences
+    if settings.needs_advantage:
+        learns = np.any(sequences.mask & (batch.advantages != 0), axis=-1, keepdims=True)
+        sequences = sequences.replace(mask=sequences.mask & learns)
+
+    def logprobs(parameters: nnx.State) -> np.ndarray:
+        values = np.zeros(sequences.mask.shape, np.float32)
+        for number in range(settings.minibatches):
+            rows = minibatch_rows(number, settings)
+            values[rows] = answer_logprobs_of(
+                policy.graph, parameters, sequences[rows], policy.mesh, settings, check_stop
+            )
+        watch.lap("logprob")
+        return values
+
+    if settings.minibatches > 1:
+        batch = batch.replace(old_logprobs=logprobs(state.parameters))
+    if settings.kl_coefficient > 0:
+        batch = batch.replace(reference_logprobs=logprobs(state.reference_parameters()))
+    return batch
+
+
+def make_updates(
+    policy: Policy, config: Config, state: TrainState, recorder: Recorder, batch: Batch
+) -> list[dict[str, float]]:
+    """Make the updates on the answers of a step, and return the metrics of each.
+
+    Raises:
+      Interrupted: before the first one is made, with everything saved.
+      RunError: see `Recorder.note_update`.
+    """
+    settings, optimizer = config.grpo, rounds_optimizer(config)
+    schedule, updates = learning_rate(settings, planned_updates(config)), list[dict[str, float]]()
+    for number in range(settings.minibatches):
+        rate = float(schedule(updates_made(state.optimizer_state)))
+        state.parameters, state.optimizer_state, metrics = update(
+            policy.graph,
+            optimizer,
+            state.parameters,
+            state.optimizer_state,
+            batch[minibatch_rows(number, settings)],
+            policy.mesh,
+            settings,
+            (lambda: None) if updates else recorder.check_stop,  # a step is saved before or after all of its updates
+        )
+        recorder.note_update(metrics)
+        updates.append(metrics | {"learning_rate": rate})
+    return updates
+
+
+def minibatch_rows(number: int, settings: GRPOSection) -> np.ndarray:
+    """Mark part `number` of a step's batch, bool over this process's rows: of all groups every `minibatches`-th.
+
+    Not groups side by side, as these are on one process: so each has an equal part of every minibatch, and the parts
+    hold the same groups for any number of processes.
+    """
+    count = settings.prompts * settings.samples
+    rows = np.arange(count)[distributed.share(count, "grpo.prompts")]
+    return rows // settings.samples % settings.minibatches == number
+
+
+def summary(updates: list[dict[str, float]]) -> dict[str, float]:
+    """Summarise a step's updates: the largest of what is a maximum, the number of those skipped, else the mean.
+
+    An update on answers that all lack a gradient has made nothing that most of the metrics could describe.
+    """
+
+    def over_updates(name: str) -> float:
+        values = [update[name] for update in updates if name in update]
+        over = np.max if name.endswith("_max") else np.sum if name == "update_skipped" else np.mean
+        return float(over(values))
+
+    return {name: over_updates(name) for name in dict.fromkeys(name for update in updates for name in update)}
+
+
+def rounds_optimizer(config: Config) -> optax.GradientTransformation:
+    """Return the optimizer of all rounds; its learning rate runs its course over `planned_updates`."""
+    return make_optimizer(config.grpo, planned_updates(config))
+
+
+def planned_updates(config: Config) -> int:
+    """Return the number of updates of all rounds together, the learning rate's course."""
+    rounds, settings = config.rounds, config.grpo
+    steps = rounds.epochs * (rounds.instances // settings.prompts)
+    rehearsals = steps // settings.engineer_every if settings.engineer_every else 0
+    return rounds.count * (steps * settings.minibatches + rehearsals)
