@@ -26,7 +26,6 @@ class Validated(Protocol):
     Attributes:
       config: the run's configuration.
       validation: the boards that no training shows; known after `Student.restore`.
-      exploration: the sampling of the answers that it is trained on.
     """
 
     @property
@@ -34,9 +33,6 @@ class Validated(Protocol):
 
     @property
     def validation(self) -> Dataset: ...
-
-    @property
-    def exploration(self) -> SamplingParams: ...
 
     def answerer(self) -> Answerer:
         """Return who answers boards as the student does now."""

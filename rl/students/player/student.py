@@ -19,7 +19,6 @@ from jaxlake.types import Instance
 from jaxlake.verify import verify
 from rl.config import Config, ConfigError, RunError, extensions
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
-from rl.model.sampler import SamplingParams
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key, make_round_key
 from rl.run.recorder import Recorder, RunState
@@ -195,9 +194,6 @@ class PlayerStudent(Generic[StateT]):
         return grpo.train_round(
             self.actor, self.settings, self.config.grpo, self.optimizer, self.frozen, self.reference, *taught
         )
-
-    exploration = SamplingParams()
-    """The sampling of the moves that it is trained on."""
 
     def answerer(self) -> Player:
         """Return who plays boards with the current parameters."""

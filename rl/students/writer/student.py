@@ -261,11 +261,6 @@ class WriterStudent(Writer):
         """Return who answers boards with the current parameters."""
         return PlanWriter(self.policy, self.state.parameters, self.policy.rollout_parameters(self.state.parameters))
 
-    @property
-    def exploration(self) -> SamplingParams:
-        """The sampling of the answers that it is trained on."""
-        return SamplingParams(self.config.grpo.temperature)
-
     def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
         """Generate and solve boards."""
         return self._draw(lake, key, count, self.validation.instances)
