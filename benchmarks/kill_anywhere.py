@@ -39,6 +39,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
 ROOT = Path(__file__).parents[1]
 SHAPE = {
     "model_type": "qwen3",
@@ -282,11 +286,14 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _last_record(run: Path) -> dict:
-    """Return the last checkpoint's record: sums of every array, and the progress without the timings' length."""
+    """Return the last checkpoint: the bytes of every array, and the progress without the timings' length."""
     last = max((run / "checkpoints").glob("[0-9]*"), key=lambda path: int(path.name))
     record = json.loads((last / "progress" / "metadata").read_text(encoding="utf-8"))["record"]
     del record["progress"]["log_bytes"]["timings.jsonl"]
-    return record
+    arrays = ocp.PyTreeCheckpointHandler().restore(last / "arrays")
+    return record | {
+        "arrays": {jax.tree_util.keystr(path): np.asarray(x).tobytes() for path, x in jax.tree.leaves_with_path(arrays)}
+    }
 
 
 def _lines(run: Path) -> int:
@@ -303,7 +310,7 @@ def kill(folder: Path, one: str, other: str, kinds: tuple[str, ...], count: int,
     found = []
     for target in [*targets, None]:
         found.append(start := go(folder, other, folder / f"{other}.jsonl", target))
-        if start.code not in (0, -signal.SIGKILL) or "damaged (" in start.output:
+        if start.code not in (0, -signal.SIGKILL) or "cannot be read (" in start.output:
             raise SystemExit(f"run {other}: exit code {start.code}\n{start.output}")
         if start.code == 0:  # the last one; or the moment never came
             break

@@ -1,15 +1,13 @@
 """The shared parts of the commands of rl: options, the list of settings in --help, one-line errors, exit codes."""
 
 import argparse
-import contextlib
-import errno
 import io
 import os
 import shlex
 import signal
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,43 +19,7 @@ from rl import distributed
 from rl.config import ConfigError, RunError
 from rl.run.signals import Interrupted, Stop
 
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
-"""Errors of a disk, not of this program: full, over quota, read-only, broken."""
 
-
-class _LastingOutput(io.FileIO):
-    """A standard output that outlives its reader, such as `head -1` or a terminal; later output is dropped."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data)
-        except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.EIO):
-                raise
-            with open(os.devnull, "wb") as nowhere:
-                os.dup2(nowhere.fileno(), self.fileno())
-            line = "the output was closed: the work continues without it; SIGTERM stops and saves it\n"
-            with contextlib.suppress(OSError):
-                os.write(2, line.encode())
-            return len(data)
-
-
-@contextlib.contextmanager
-def lasting_output() -> Iterator[None]:
-    """Replace the standard outputs by lasting ones, which escape letters that they lack; not those of a notebook."""
-    before = sys.stdout, sys.stderr
-    for name, stream in zip(("stdout", "stderr"), before, strict=True):
-        if stream is getattr(sys, f"__{name}__"):
-            buffer = io.BufferedWriter(_LastingOutput(stream.fileno(), "w", closefd=False))
-            setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, "backslashreplace", line_buffering=True))
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stdout, sys.stderr = before
-
-
-@lasting_output()
 def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> int:
     """Do the work of the command `name` and return its exit code; print what goes wrong in one line.
 
@@ -65,6 +27,9 @@ def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> in
     130 stopped by Ctrl-C, 129 by the end of its terminal. Of several processes only the first tells of a stop; each
     tells of an error.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a notebook has others
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)  # for letters that a terminal lacks
     again = f"python -m {name} {shlex.join(arguments)}".rstrip()
     try:
         with Stop().listening() as stop:
@@ -79,20 +44,15 @@ def guarded(name: str, arguments: list[str], work: Callable[[Stop], None]) -> in
         return 130
     except (ConfigError, PermissionError) as error:
         return _fail(error, 2)
-    except RunError as error:
-        return _fail(error, 1)
-    except OSError as error:
-        if error.errno not in DISK:
-            raise
+    except (RunError, OSError) as error:
         return _fail(error, 1)
     return 0
 
 
 def _fail(error: Exception, code: int) -> int:
     where = "" if distributed.is_main() else f"process {jax.process_index()}: "
-    if isinstance(error, OSError):
-        error = f"{error.filename or 'the disk'}: {error.strerror}; what was saved before is kept"
-    print(f"{where}error: {error}", file=sys.stderr)
+    words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else error
+    print(f"{where}error: {words}", file=sys.stderr)
     return code
 
 

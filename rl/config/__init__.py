@@ -1,6 +1,6 @@
 """The configuration of a run: typed, validated, read from YAML files with dotted overrides; no key is unknown."""
 
-from rl.config.errors import ConfigError, RunError
+from rl.config.errors import ConfigError, RunError, refuse_difference
 from rl.config.fields import FREE, ROUNDING, decisive, flat, keys, origin, provenance, sections, words
 from rl.config.loading import SHIPPED, Values, build, load, merge, override, parse, read, validate
 from rl.config.origins import as_override

@@ -18,7 +18,7 @@ from jaxlake import __version__, rules
 from jaxlake.files import write_whole
 from jaxlake.generate import VERSION as GENERATOR
 from rl import distributed
-from rl.config import FREE, ROUNDING, Config, ConfigError, as_override, flat, provenance, read
+from rl.config import ROUNDING, Config, ConfigError, decisive, flat, provenance, read, refuse_difference
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.progress import LOGS, Progress
 
@@ -34,17 +34,15 @@ BEHAVIOUR = {"rules": rules.VERSION, "generator": GENERATOR, "evidence": evidenc
 
 
 def check_format(folder: Path) -> dict[str, Any]:
-    """Return a run's `version.json`; ConfigError naming the version if it made other files."""
-    try:
-        made = json.loads((folder / "version.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        made = {"jaxlake": "0.1.0 before its second form of runs", "format": 1}
-    if made["format"] != FORMAT:
-        raise ConfigError(
-            f"{folder}: made by jaxlake {made['jaxlake']} (form {made['format']}); this version reads form {FORMAT}: "
-            "finish the run with the version that began it, or begin another"
-        )
+    """Return a run's `version.json`; ConfigError if the run's files have another form."""
+    file = folder / "version.json"
+    made = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"jaxlake": "0.1.0", "format": 1}
+    refuse_difference(folder, {"format": made["format"]}, {"format": FORMAT}, _finish(made))
     return made
+
+
+def _finish(made: dict[str, Any]) -> str:
+    return f"finish the run with jaxlake {made['jaxlake']}, which began it, or begin another"
 
 
 class InUse(ConfigError):
@@ -77,11 +75,12 @@ class RunDirectory:
         nearest = next(place for place in (path, *path.parents) if place.exists())
         if not nearest.is_dir():
             raise ConfigError(f"{path}: {nearest} is a file; choose another with --run")
-        if not os.access(nearest, os.W_OK):  # now, and not after the minutes that come before the first file
-            raise ConfigError(f"{path}: nothing can be written in {nearest}; choose another with --run")
         self._is_run = (path / "config.yaml").exists()
         if self._is_run:
-            self._refuse_behaviour(check_format(path))
+            made = check_format(path)
+            refuse_difference(
+                path, {name: made.get(name, BEHAVIOUR[name]) for name in BEHAVIOUR}, BEHAVIOUR, _finish(made)
+            )
             self._refuse_other()
             self._take()
         elif path.exists() and any(child.name != "lock" for child in path.iterdir()):
@@ -142,26 +141,16 @@ class RunDirectory:
             raise InUse(f"{self.path}: in use by {holder or 'another job'}; wait for it or choose another --run")
         self._is_taken = True
 
-    def _refuse_behaviour(self, made: dict[str, Any]) -> None:
-        for name, ours in BEHAVIOUR.items():
-            if made.get(name, ours) != ours:
-                raise ConfigError(
-                    f"{self.path}: made by jaxlake {made['jaxlake']} ({name} {made[name]}); this version has {name} "
-                    f"{ours}, whose results differ: finish the run with the version that began it, or begin another"
-                )
-
     def _refuse_other(self) -> None:
-        ours, theirs = flat(self.config.model_dump(mode="json")), flat(read(self.path / "config.yaml"))
-        for key in [*ours, *(theirs.keys() - ours.keys())]:
-            if ours.get(key) == theirs.get(key) or key.startswith(FREE):
-                continue
-            here, there = as_override(ours.get(key)), as_override(theirs.get(key))
-            if not key.startswith(ROUNDING):
-                raise ConfigError(
-                    f"{self.path}: made by another configuration ({key} was {there}, is now {here}); choose another "
-                    "directory with --run, or delete this one"
-                )
-            self.changes.append(f"{key} = {here}, was {there}: from here on numbers may differ in their last bits")
+        now, was = self.config.model_dump(mode="json"), read(self.path / "config.yaml")
+        remedy = "choose another directory with --run, or delete this one"
+        refuse_difference(self.path, decisive(was), decisive(now), remedy)
+        was = flat(was)
+        self.changes = [
+            f"{key} = {value}, was {was.get(key)}: from here on numbers may differ in their last bits"
+            for key, value in flat(now).items()
+            if key.startswith(ROUNDING) and value != was.get(key)
+        ]
 
     def has_rounds(self) -> bool:
         """Whether steps of a round are logged; before the first of them there is always a checkpoint."""

@@ -2,7 +2,6 @@
 
 import contextlib
 import signal
-import sys
 from collections.abc import Iterator
 from types import FrameType
 
@@ -10,6 +9,8 @@ import jax
 import numpy as np
 
 from rl import distributed
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
@@ -29,12 +30,9 @@ class Stop:
 
     @contextlib.contextmanager
     def interrupt_immediately(self) -> Iterator[None]:
-        """Fulfil the wish in here as soon as Python can: for long work that has nothing to save of its own.
+        """Raise Interrupted inside this block as soon as a signal comes: for long work with nothing of its own to save.
 
-        Not in a job of several processes: the others would wait for this one. There it is noted, as elsewhere.
-
-        Raises:
-          Interrupted: wherever the work is.
+        Not in a job of several processes, where the others would wait for this one: there it is noted, as elsewhere.
         """
         self._immediately = not jax.distributed.is_initialized()
         try:
@@ -49,35 +47,28 @@ class Stop:
         return int(distributed.all_gather(np.array([self.number])).max())
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        # Another SIGTERM is none of a user's: `timeout`, for one, sends it to the process and then to its group.
-        if self.number and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        self.number = self.number or number
-        self._cut_off(number, frame)
-
-    def _cut_off(self, number: int, frame: FrameType | None) -> None:
-        """Raise in `interrupt_immediately`; again a moment later, as Python drops what `__del__` and the like raise."""
-        on_its_way = isinstance(sys.exception(), Interrupted)
-        if self._immediately and not on_its_way:
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
-            raise Interrupted(self.number)
+        if self.number:
+            # Another SIGTERM is none of a user's: `timeout`, for one, sends it to the process and then to its group.
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
+        self.number = number
+        if self._immediately:
+            raise Interrupted(number)
 
     def listen(self) -> None:
         """Take the signals, also from JAX, which has a handler of SIGTERM of its own in a job of several processes."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in _SIGNALS:
             if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
                 signal.signal(number, self._on_signal)
-        signal.signal(signal.SIGALRM, self._cut_off)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator["Stop"]:
         """Note these signals while it lasts; a second Ctrl-C stops at once, without saving."""
-        taken = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
-        before = {number: signal.getsignal(number) for number in taken}
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
         self.listen()
         try:
             yield self
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
             for number, handler in before.items():
                 signal.signal(number, handler)

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import errno
-import hashlib
 import json
 import math
 import os
@@ -18,7 +17,6 @@ import numpy as np
 import pytest
 
 from rl.config import Config, ConfigError, RunError, load
-from rl.model.sharding import sums
 from rl.run.checkpoint import Checkpoints, Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.progress import Progress
@@ -91,76 +89,34 @@ def test_the_latest_stay(tmp_path):
     assert again.steps == [6, 7]
 
 
-def spoil(file: Path, rng: random.Random) -> str:
-    """Does to a file what disks do; returns what."""
-    data = bytearray(file.read_bytes())
-    how = rng.choice(["a bit flipped"] * 6 + ["cut off", "gone", "zeros"])
-    if how == "gone":
-        file.unlink()
-    elif how == "cut off":
-        file.write_bytes(data[: rng.randrange(len(data))])
-    elif how == "zeros":
-        place = rng.randrange(len(data))
-        data[place : place + 512] = bytes(len(data[place : place + 512]))
-        file.write_bytes(data)
-    else:
-        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-        file.write_bytes(data)
-    return how
-
-
-@pytest.mark.heavy
-def test_damage_anywhere_is_harmless_or_costs_one_checkpoint(run, tmp_path, capfd):
-    rng, outcomes = random.Random(0), {2: 0, 3: 0}
-    files = sorted(path.relative_to(run) for path in (run / "checkpoints" / "3").rglob("*") if path.is_file())
-    for attempt in range(36):
-        copy = tmp_path / str(attempt)
-        shutil.copytree(run, copy)
-        file = files[attempt % len(files)]
-        what, said = f"{file}: {spoil(copy / file, rng)}", []
-        checkpoints = Checkpoints(copy / "checkpoints", 2)
-        assert checkpoints.progress().step in (2, 3), what
-        found = checkpoints.restore(like, said.append)
-        outcomes[found.progress.step] += 1
-        assert same_bits(found, state(found.progress.step)), what
-        if found.progress.step == 3:
-            assert said == [], what
-        else:
-            assert len(said) == 1 and "checkpoints/3: damaged (" in said[0] and "checkpoint 2 is used" in said[0], what
-            assert (copy / "damaged" / "3").is_dir() and checkpoints.steps == [2], what
-        shutil.rmtree(copy)
-    assert min(outcomes.values()) > 5, outcomes
+def test_a_torn_or_lost_file_is_harmless_or_costs_one_checkpoint(run, tmp_path, capfd):
+    """Orbax notices what is cut off or gone; a bit that a disk flips within the numbers of an array it does not."""
+    rng, used = random.Random(0), []
+    for file in sorted(path.relative_to(run) for path in (run / "checkpoints" / "3").rglob("*") if path.is_file()):
+        for how in ("cut off", "gone", "empty"):
+            copy = shutil.copytree(run, tmp_path / "copy", dirs_exist_ok=True)
+            data = (copy / file).read_bytes()
+            (copy / file).unlink()
+            if how != "gone":
+                (copy / file).write_bytes(data[: rng.randrange(len(data)) if how == "cut off" else 0])
+            checkpoints, said = Checkpoints(copy / "checkpoints", 2), []
+            found = checkpoints.restore(like, said.append)
+            assert same_bits(found, state(found.progress.step)), (file, how)
+            skipped = "checkpoints/3: cannot be read ("
+            assert said == [] if found.progress.step == 3 else skipped in said[0] and len(said) == 1, (file, how)
+            assert "\n" not in "".join(said) and checkpoints.steps == [2, 3]
+            used.append(found.progress.step)
+    assert min(used.count(2), used.count(3)) > 5
     assert capfd.readouterr() == ("", "")
 
 
-def test_every_flipped_bit_of_an_array_or_of_the_progress_is_found(run, tmp_path):
-    """Not all bytes of a checkpoint matter; those that do are changed here for sure, behind Orbax's own checksums."""
-    number = 3
-    for change in ("progress", "parameters.w", "optimizer.count"):
-        copy = tmp_path / change
-        shutil.copytree(run, copy)
-        file = copy / "checkpoints" / "3" / "progress" / "metadata"
-        values = json.loads(file.read_text())
-        if change == "progress":
-            values["record"]["progress"]["step"] += 1
-        else:  # the array is as it was, but not what the record says: as if the array had changed
-            part = values["record"]["arrays"][change]
-            part["sums"] = [part["sums"][0] ^ 1, part["sums"][1]]
-            values["digest"] = hashlib.sha256(json.dumps(values["record"], sort_keys=True).encode()).hexdigest()
-        file.write_text(json.dumps(values))
-        said = []
-        found = Checkpoints(copy / "checkpoints", 2).restore(like, said.append)
-        assert found.progress.step == number - 1 and f"{change} is not what was saved" in said[0]
-
-
-def test_if_all_are_damaged_one_line_says_so_and_all_stay(run, tmp_path):
+def test_if_none_can_be_read_one_line_says_so_and_all_stay(run, tmp_path):
     shutil.copytree(run, tmp_path, dirs_exist_ok=True)
     for number in (2, 3):
         shutil.rmtree(tmp_path / "checkpoints" / str(number) / "arrays")
     checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
-    with pytest.raises(RunError, match=r"all checkpoints are damaged \(3: .*\); choose another directory") as error:
-        checkpoints.restore(like, pytest.fail)
-    assert "\n" not in str(error.value)
+    with pytest.raises(RunError, match=r"checkpoints/3: cannot be read \(.*\), nor can one before it; choose another"):
+        checkpoints.restore(like, [].append)
     assert checkpoints.steps == [2, 3]
 
 
@@ -168,8 +124,8 @@ def test_another_model_is_refused(run):
     def wider(progress: Progress) -> dict:
         return like(progress) | {"parameters": like(progress)["parameters"] | {"w": jnp.zeros((64, 49))}}
 
-    with pytest.raises(ConfigError, match=r"parameters.w was \[64, 48\] float32, is now \[64, 49\] float32"):
-        Checkpoints(run / "checkpoints", 2).restore(wider, pytest.fail)
+    with pytest.raises(RunError, match=r"Requested shape: \(64, 49\) is not compatible with the stored shape"):
+        Checkpoints(run / "checkpoints", 2).restore(wider, [].append)
 
 
 @pytest.mark.parametrize(
@@ -190,13 +146,13 @@ def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_ru
         directory.create()
     assert load(tmp_path / "run/config.yaml") == changed != Config()
     other = load(tmp_path / "run/config.yaml", ["engineer.temperature=0.5"])
-    with pytest.raises(ConfigError, match="another configuration \\(engineer.temperature was 0.6, is now 0.5"):
+    with pytest.raises(ConfigError, match="run: engineer.temperature was 0.6, is now 0.5; choose another directory"):
         RunDirectory(tmp_path / "run", other)
     version = tmp_path / "run/version.json"
     for made in (None, {"jaxlake": "0.3.0", "format": 7}):
         version.unlink() if made is None else version.write_text(json.dumps(made))
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-        with pytest.raises(ConfigError, match=r"run: made by jaxlake .* \(form [17]\); this version reads form 2"):
+        with pytest.raises(ConfigError, match=r"run: format was [17], is now 2; finish the run with jaxlake 0"):
             RunDirectory(tmp_path / "run", Config())
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
@@ -209,7 +165,7 @@ def test_a_run_of_other_rules_boards_or_evidence_is_refused_and_untouched(tmp_pa
     made = json.loads(version.read_text())
     RunDirectory(tmp_path / "run", Config()).close()
     version.write_text(json.dumps(made | {name: made[name] + 1}))
-    with pytest.raises(ConfigError, match=rf"\({name} {made[name] + 1}\); this version has {name} {made[name]}, "):
+    with pytest.raises(ConfigError, match=rf"run: {name} was {made[name] + 1}, is now {made[name]}; finish"):
         RunDirectory(tmp_path / "run", Config())
     assert json.loads(version.read_text()) == made | {name: made[name] + 1}
 
@@ -300,9 +256,3 @@ def test_of_two_that_begin_the_same_run_one_is_refused(tmp_path):
     first.close()
     with pytest.raises(ConfigError, match="was begun by another process"):
         second.create()
-
-
-def test_a_flipped_bit_shows_in_both_sums_of_an_array():
-    values = np.arange(8, dtype=np.uint32)
-    flipped = values ^ (np.eye(8, dtype=np.uint32) << 31)
-    assert (np.array(sums(list(flipped))) != sums([values])[0]).all()

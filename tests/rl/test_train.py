@@ -168,9 +168,8 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(workspace, unbro
     with (run / "metrics.jsonl").open("a") as log:
         log.write('{"phase": "round", "round": 9}\n')
     output = finish(start(workspace, "damaged"))
-    told = [line for line in output.splitlines() if "damaged (" in line]
-    assert len(told) == 1 and f"checkpoints/{last.name}: damaged (progress: No such file" in told[0]
-    assert (run / "damaged" / last.name).is_dir()
+    told = [line for line in output.splitlines() if "cannot be read (" in line]
+    assert told and all(f"checkpoints/{last.name}: cannot be read ([Errno 2] No such file" in line for line in told)
     assert kill_anywhere.differences(workspace / "unbroken", run) == []
 
 
@@ -268,17 +267,6 @@ def test_a_closed_terminal_stops_what_nohup_does_not_protect():
         assert guarded("rl.train", [], work) == 0
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_a_signal_that_comes_in_a_destructor_is_not_lost():
-    class Dying:
-        def __del__(self):
-            signal.raise_signal(signal.SIGTERM)
-
-    with Stop().listening() as stop, pytest.raises(Interrupted), stop.interrupt_immediately():
-        Dying()
-        time.sleep(5)
-        pytest.fail("went on")
 
 
 def test_where_nothing_is_to_be_saved_a_signal_ends_the_work_at_once():
