@@ -1,7 +1,6 @@
 """Eight virtual CPU devices for every test, so that sharding is exercised wherever arrays are placed."""
 
 import os
-import time
 from pathlib import Path
 
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8".strip()
@@ -16,7 +15,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # a test that reaches for the netw
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
 
 import pytest  # noqa: E402  (the variables above come before anything that may import JAX)
-import touched  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 settings.register_profile("jaxlake", deadline=None)  # a first example compiles, and a loaded machine stutters
@@ -30,10 +28,6 @@ def pytest_addoption(parser):
     parser.addoption(
         "--part", default="0/1", metavar="K/N", help="each Nth of the tests from the Kth on, which counts from 0"
     )
-    parser.addoption(
-        "--touched", nargs="?", const="", metavar="BASE", help="tests of what was committed since BASE, or in 4 hours"
-    )
-    parser.addoption("--seconds", type=float, help="time after which no test begins: the rest is named, and left out")
     parser.addoption("--update", action="store_true", help="write golden texts anew instead of comparing with them")
 
 
@@ -42,31 +36,6 @@ def pytest_collection_modifyitems(config, items):
     first, parts = map(int, config.getoption("part").split("/"))
     items.sort(key=lambda item: SLOWEST.index(item.path.name) if item.path.name in SLOWEST else len(SLOWEST))
     items[:] = items[first::parts]
-    if config.option.touched is not None:
-        weights, rates = touched.weigh(touched.commits_since(config.option.touched)), {}
-        for item in items:
-            path, case = item.path.relative_to(touched.ROOT), getattr(item, "callspec", None)
-            rates[item] = touched.relevance(path.as_posix(), case.id if case else "", weights)
-        best = {}  # a file's tests stay together, for what they share
-        for item in items:
-            best[item.path] = max(best.get(item.path, 0), rates[item])
-        items[:] = sorted(filter(rates.get, items), key=lambda item: -best[item.path])
-
-
-BEGAN = {}
-"""When a file's first test began on this process, by path."""
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item):
-    """With ``--seconds``, half a minute and a fair part of what two processes have is a file's, if others wait."""
-    limit = item.config.option.seconds
-    if limit is None:
-        return
-    now, files = time.monotonic(), len({other.path for other in item.session.items})
-    began = min(BEGAN.values(), default=now), BEGAN.setdefault(item.path, now)
-    if now - began[0] > limit or now - began[1] > max(30, 2 * limit / files):
-        pytest.skip(f"no time for all of {item.path.relative_to(touched.ROOT)}")
 
 
 @pytest.fixture
