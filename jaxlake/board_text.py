@@ -6,7 +6,7 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 import numpy as np
 
 from jaxlake.arguments import whole_number
-from jaxlake.levels import build, check_has_end, check_unbatched
+from jaxlake.levels import build, check_has_end
 from jaxlake.types import STEPS, Instance, Plan
 
 _ARROWS = dict(zip(STEPS, "^v<>.", strict=True))
@@ -22,7 +22,6 @@ def to_text(instance: Instance, plan: Plan | None = None) -> str:
     Raises:
       ValueError: if there are more agents than letters, for batch axes and for a lifelong board.
     """
-    check_unbatched(instance)
     check_has_end(instance)
     size, max_size, count = int(instance.size), instance.max_size, int(instance.num_agents)
     if count > len(ascii_lowercase):

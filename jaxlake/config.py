@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from jaxlake.arguments import check_key, is_number, short_repr, whole_number
+from jaxlake.arguments import is_number
 from jaxlake.kinds import Kind, row_name
 from jaxlake.record import Array
 
@@ -47,42 +47,28 @@ class LakeConfig:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        self._make_plain()
+        object.__setattr__(self, "kinds", tuple(map(Kind.of, self.kinds)))
+        for field in FIELDS:  # NumPy's numbers become Python's, as JSON and ``==`` know them
+            object.__setattr__(self, field, tuple(np.asarray(getattr(self, field), float).tolist()))
+        named = ", ".join(map(str, self.kinds))
         if not self.kinds or list(self.kinds) != sorted(set(self.kinds)):
-            named = ", ".join(map(str, self.kinds))
             raise ValueError(f"kinds = ({named}) must be different kinds in ascending order, at least one")
         for field, most in zip(FIELDS, (1 + _TOLERANCE, MAX_HOLE, 1.0), strict=True):
-            values = getattr(self, field)
-            if len(values) != len(self.kinds):
-                raise ValueError(
-                    f"{field} has {len(values)} values: it must have one for each of {len(self.kinds)} kinds"
-                )
-            for kind, value in zip(self.kinds, values, strict=True):
-                if not (is_number(value) and 0 <= value <= most):
+            for kind, value in zip(self.kinds, getattr(self, field), strict=True):
+                if not 0 <= value <= most:
                     raise ValueError(f"{field} of {kind.words} = {value} must be from 0 to {most:g}")
         if abs(sum(self.data) - 1) > _TOLERANCE:
-            named = ", ".join(map(str, self.kinds))
             raise ValueError(f"data sums to {sum(self.data):g} over kinds {named}: it must sum to 1")
-
-    def _make_plain(self) -> None:
-        """Whole numbers and ratios of any type, NumPy's included, in tuples of Python's: what JSON and ``==`` know."""
-        for field in FIELDS:
-            values = _sequence(field, getattr(self, field))
-            numbers = (value.item() if hasattr(value, "item") and np.ndim(value) == 0 else value for value in values)
-            object.__setattr__(self, field, tuple(numbers))
-        object.__setattr__(self, "kinds", tuple(Kind.of(kind) for kind in _sequence("kinds", self.kinds)))
 
     @staticmethod
     def uniform(kinds: Sequence[Kind | str | int], hole: float, wait: float) -> "LakeConfig":
         """Return a config with the same share of data and the same ratios for every kind."""
-        kinds = _sequence("kinds", kinds)
         count = max(len(kinds), 1)
         return LakeConfig(kinds, (1 / count,) * count, (hole,) * count, (wait,) * count)
 
     @staticmethod
     def random(kinds: Sequence[Kind | str | int], key: Array, concentration: float = 1.0) -> "LakeConfig":
         """Draw data ~ Dirichlet(concentration), hole ~ U[0, MAX_HOLE] and wait ~ U[0, 1], all multiples of 0.005."""
-        check_key(key)
         data_key, hole_key, wait_key = jax.random.split(key, 3)
         data = np.asarray(
             jax.random.dirichlet(data_key, np.full(len(kinds), concentration, np.float32), dtype=np.float32)
@@ -103,13 +89,7 @@ class LakeConfig:
 
     @staticmethod
     def from_dict(entries: Mapping[str, Mapping[str, float]], kind_of: Callable[[Any], Kind] = Kind.of) -> "LakeConfig":
-        """Invert ``to_dict``, whose sizes YAML reads as numbers; ValueError for anything else."""
-        if not (isinstance(entries, Mapping) and all(isinstance(key, (str, int)) for key in entries)):
-            raise ValueError(f"config = {entries!r} must be a mapping from kinds of boards to {', '.join(FIELDS)}")
-        for kind, entry in entries.items():
-            if not (isinstance(entry, Mapping) and set(entry) == set(FIELDS)):
-                named = kind_of(kind).words
-                raise ValueError(f"entry of {named} = {entry!r} must be a mapping with {', '.join(FIELDS)}")
+        """Invert ``to_dict``, whose sizes YAML reads as numbers."""
         ordered = sorted(entries, key=kind_of)
         data, hole, wait = (tuple(entries[kind][field] for kind in ordered) for field in FIELDS)
         return LakeConfig([kind_of(kind) for kind in ordered], data, hole, wait)
@@ -170,14 +150,7 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
 
 def counts(config: LakeConfig, total: int) -> tuple[int, ...]:
     """Instances per kind by largest remainder (the earlier kind where remainders tie); sums to ``total`` exactly."""
-    return tuple(_largest_remainder(config.data, whole_number("total", total, 0)))
-
-
-def _sequence(name: str, values: Any) -> tuple[Any, ...]:
-    if isinstance(values, (str, Mapping)) or not hasattr(values, "__iter__") or getattr(values, "ndim", 1) != 1:
-        entries = "kinds" if name == "kinds" else "numbers"
-        raise ValueError(f"{name} = {short_repr(values)} must be a sequence of {entries}")
-    return tuple(values)
+    return tuple(_largest_remainder(config.data, total))
 
 
 def _largest_remainder(shares: list[float] | tuple[float, ...], total: int) -> list[int]:

@@ -13,11 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake import levels, lifelong, observations, rewards, rules
-from jaxlake.arguments import is_number, short_repr, whole_number
 from jaxlake.record import Array, vary_alike
 from jaxlake.rules import ConflictRule, GoalRule, HoleRule
 from jaxlake.state import DEFAULT_PARAMS, Info, LifelongInfo, LifelongState, Params, State, TimeStep, Transition
-from jaxlake.types import ABSENT, Action, Costs, Instance, LifelongInstance
+from jaxlake.types import ABSENT, Action, Costs, Instance
 
 CLASSIC_SLIP = 2 / 3
 """The slip of the classic frozen lake: the intended direction and its two perpendicular ones, a third each."""
@@ -70,7 +69,7 @@ class Lake:
 
         Args:
           instance: no batch axes; ``levels.validate`` tells whether one can be played.
-          params: no batch axes. Numbers out of range are refused, arrays are not looked into.
+          params: no batch axes.
           distances: int8 or int16 ``[max_agents, cells]`` for observations and rewards that need them, else None. For
             a lifelong board prefer ``[1, cells, cells]`` of ``distance_tables``: a flood computes the others anew for
             each next goal, under ``jax.vmap`` in every step, and takes far longer than a step.
@@ -80,17 +79,15 @@ class Lake:
           lifelong episode is not: an agent that starts on its goal reaches it in the first step in which it stays.
 
         Raises:
-          ValueError: for batch axes, distances of another shape, numbers out of range, and, where the level is known
-            now and not only under ``jit``, for one that cannot be played (``levels.validate``).
+          ValueError: for batch axes, distances of another shape and, where the level is known now and not only under
+            ``jit``, for one that cannot be played (``levels.validate``).
         """
-        if not isinstance(instance, Instance):
-            raise ValueError(f"{short_repr(instance)} must be an Instance")
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
         dtypes = {name: bool if name == "holes" else jnp.int32 for name in vars(instance)}
         instance = instance.replace(
             **{name: jnp.asarray(part, dtypes[name]) for name, part in vars(instance).items() if part is not None}
         )
-        _check(instance, params, distances, self.goals)
+        _check(instance, distances, self.goals is not GoalRule.ONCE)
         count = jnp.zeros(instance.max_agents, jnp.int16)
         begin = State(
             instance=instance,
@@ -125,22 +122,17 @@ class Lake:
           key: consumed where ``needs_key`` says so, unused otherwise.
 
         Raises:
-          ValueError: if a key is needed and not given, for a state of a lake with other ``goals`` or a lifelong one of
-            ``AutoReset``, and for actions or rewards of another shape.
+          ValueError: if a key is needed and not given, for a state of a lake with other ``goals``, and for actions or
+            rewards of another shape.
         """
         agents = state.instance.max_agents
         moves = actions = jnp.asarray(actions)
-        if actions.shape != (agents,):
-            raise ValueError(
-                f"actions have the shape {list(actions.shape)}: it must be [{agents}]; jax.vmap adds batch axes"
-            )
+        if actions.shape != (agents,):  # else they would be repeated in silence
+            raise ValueError(f"actions have the shape {list(actions.shape)}: it must be [{agents}]")
         if isinstance(state, LifelongState) == (self.goals is GoalRule.ONCE):
             raise ValueError(f"the state is not of a lake with goals = {self.goals.value!r}: reset it by this lake")
-        if isinstance(state, LifelongState) and state.instance.tasks is None:
-            raise ValueError("the state is AutoReset's, whose bank has the goals: step it by AutoReset")
         if key is None and self.needs_key(state.params):
-            setting = "goals = 'drawn'" if self.goals is GoalRule.DRAWN else "params.slip"
-            raise ValueError(f"{setting} is set: step needs a key")
+            raise ValueError("step needs a key: goals are drawn, or params.slip is set")
         goal_key = key if self.goals is GoalRule.DRAWN else None
         if state.params.slip is not None and key is not None:
             slip_key, goal_key = (key, None) if goal_key is None else jax.random.split(key)
@@ -180,9 +172,7 @@ class Lake:
         )
         paid = jnp.asarray(self.reward(transition), jnp.float32)
         if paid.shape != (agents,):
-            raise ValueError(
-                f"the rewards have the shape {list(paid.shape)}: it must be [{agents}], one for each agent slot"
-            )
+            raise ValueError(f"the rewards have the shape {list(paid.shape)}: it must be [{agents}]")
         return after, self._time_step(after, jnp.where(active, paid, 0), info)
 
     def needs_key(self, params: Params) -> bool:
@@ -222,32 +212,16 @@ class Lake:
         )
 
 
-def _check(instance: Instance, params: Params, distances: Array | None, goals: GoalRule) -> None:
-    """Raise ValueError for what shapes and plain numbers show to be wrong, and outside ``jit`` for any other fault."""
-    is_lifelong = goals is not GoalRule.ONCE
-    if is_lifelong and not isinstance(instance, LifelongInstance):
-        raise ValueError(f"goals = {goals.value!r} needs a board with next goals: lifelong.board makes one")
-    axes = levels.check_shapes(instance, is_lifelong)
-    if axes:
+def _check(instance: Instance, distances: Array | None, is_lifelong: bool) -> None:
+    """Raise ValueError for what would be played wrongly in silence: batch axes, and outside ``jit`` any other fault."""
+    if axes := levels.batch_axes(instance, is_lifelong):
         raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(instance)):
         levels.validate(instance, is_lifelong)
     if distances is not None:
         shape, cells = np.shape(distances), instance.max_size**2
-        field = (instance.max_agents, cells)
-        if shape != field and not (is_lifelong and shape[1:] == (cells, cells)):
-            table = f", or [1, {cells}, {cells}] of distance_tables" if is_lifelong else ""
-            raise ValueError(f"distances have the shape {list(shape)}: it must be {list(field)}{table}")
-    for name, number in vars(params).items():
-        if np.ndim(number):
-            raise ValueError(
-                f"params.{name} has the shape {np.shape(number)}: it must be one number; jax.vmap adds axes"
-            )
-    if not isinstance(params.max_steps, jax.Array):
-        whole_number("max_steps", params.max_steps, 1, MOST_STEPS)
-    slip = params.slip
-    if not (slip is None or isinstance(slip, jax.Array) or (is_number(slip) and 0 <= slip <= 1)):
-        raise ValueError(f"slip = {short_repr(slip)} must be from 0 to 1")
+        if shape != (instance.max_agents, cells) and not (is_lifelong and shape[1:] == (cells, cells)):
+            raise ValueError(f"distances have the shape {list(shape)}: distance_fields or distance_tables make them")
 
 
 def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:

@@ -81,25 +81,23 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
       max_agents: number of agent slots, the board's own by default.
 
     Raises:
-      ValueError: naming the key, the value and what it must be.
+      ValueError: naming the fault.
     """
-    if not isinstance(entry, dict):
-        raise ValueError(f"{_short(entry)} is not a record: it must be a JSON object")
-    size, agents = _plain(entry.get("size")), _plain(entry.get("agents"))
-    for key, number in (("size", size), ("agents", agents)):
-        if type(number) is not int or not 1 <= number <= _LARGEST:
-            raise ValueError(f"{key} = {_short(number)} must be a whole number from 1 to {_LARGEST}")
-    max_size = size if max_size is None else max_size
-    max_agents = agents if max_agents is None else max_agents
-    if size > max_size or agents > max_agents:
-        raise ValueError(f"size {size} with {agents} agents exceeds max_size {max_size}, max_agents {max_agents}")
-    holes, starts, goals = (_cells(entry.get(key), key, size, max_size) for key in ("holes", "starts", "goals"))
-    for key, cells in (("starts", starts), ("goals", goals)):
-        if len(cells) != agents:
-            raise ValueError(f"{key} has {len(cells)} cells: it must have one for each of {agents} agents")
+    try:
+        size, agents = operator.index(entry["size"]), operator.index(entry["agents"])
+        holes, starts, goals = (_pairs_of(entry[key]) for key in ("holes", "starts", "goals"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not a board with size, agents, holes, starts and goals: {error!r}") from None
+    max_size, max_agents = max_size or size, max_agents or agents
+    if not (1 <= size <= min(max_size, _LARGEST) and len(starts) == len(goals) == agents <= max_agents):
+        raise ValueError(f"size {size} with {agents} agents, {len(starts)} starts and {len(goals)} goals does not fit")
+    for pairs in (holes, starts, goals):
+        if np.any((pairs < 0) | (pairs >= size)):  # else it would be a cell of another row
+            raise ValueError(f"rows and columns must be from 0 to {size - 1}")
     flags = np.zeros(max_size * max_size, bool)
-    flags[holes] = True
-    instance = levels.build(size, flags, starts, goals, max_agents)
+    flags[holes @ [max_size, 1]] = True
+    starts_at, goals_at = ((pairs @ [max_size, 1]).tolist() for pairs in (starts, goals))
+    instance = levels.build(size, flags, starts_at, goals_at, max_agents)
     levels.validate(instance)
     return instance
 
@@ -115,17 +113,20 @@ def plan_of(entry: Record) -> Plan | None:
     Raises:
       ValueError: naming the fault.
     """
-    paths, size, agents = (_plain(entry.get(key)) for key in ("plan", "size", "agents"))
-    if paths is None:
+    if (paths := entry.get("plan")) is None:
         return None
-    if not (isinstance(paths, list) and len(paths) == agents and all(map(is_path, paths))):
-        raise ValueError(f"plan = {_short(paths)} must be a list of [row, column] for each of {agents} agents")
-    lengths = np.array(list(map(len, paths)), np.int32)
+    size, agents = entry["size"], entry["agents"]
+    try:
+        parts = [_pairs_of(path) for path in paths]
+    except (TypeError, ValueError):
+        parts = []
+    if len(parts) != agents:
+        raise ValueError(f"plan must be a list of [row, column] for each of {agents} agents")
+    lengths = np.array(list(map(len, parts)), np.int32)
     cells = np.full((agents, max(lengths.max(), 1)), ABSENT, np.int32)
-    for agent, path in enumerate(paths):
-        for step, (row, column) in enumerate(path):
-            inside = 0 <= row < size and 0 <= column < size
-            cells[agent, step] = row * size + column if inside else OUTSIDE
+    for agent, pairs in enumerate(parts):
+        inside = np.all((pairs >= 0) & (pairs < size), axis=1)
+        cells[agent, : len(pairs)] = np.where(inside, pairs @ [size, 1], OUTSIDE)
     named = np.count_nonzero(lengths)
     return Plan(parsable=np.asarray(named > 0), num_named=np.asarray(named, np.int32), paths=cells, lengths=lengths)
 
@@ -169,7 +170,7 @@ def read_records(
         plan_of(entry)
         identifier = entry.setdefault("id", str(len(seen)))
         if not isinstance(identifier, str) or identifier in seen:
-            raise ValueError(f"id = {_short(identifier)} must be a text that no line before it has")
+            raise ValueError(f"id = {identifier!r} must be a text that no line before it has")
         seen.add(identifier)
         return entry
 
@@ -310,30 +311,11 @@ def _pairs(cells: Iterable[int], max_size: int) -> list[list[int]]:
     return [[-1, -1] if cell < 0 else list(divmod(int(cell), max_size)) for cell in cells]
 
 
-def _cells(pairs: Any, key: str, size: int, max_size: int) -> list[int]:
-    pairs = _plain(pairs)
-    if not is_path(pairs):
-        raise ValueError(f"{key} = {_short(pairs)} must be a list of [row, column]")
-    for pair in pairs:
-        if not all(0 <= coordinate < size for coordinate in pair):
-            raise ValueError(f"{key} contains {_short(pair)}: both must be from 0 to {size - 1}")
-    return [row * max_size + column for row, column in pairs]
-
-
-def is_path(value: Any) -> bool:
-    """Return whether a value is a list of [row, column], of any whole numbers."""
-    return isinstance(value, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and all(type(number) is int for number in pair) for pair in value
-    )
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON would have it: Python's numbers for NumPy's, lists for arrays and tuples."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return [_plain(part) for part in value] if isinstance(value, (list, tuple)) else value
-
-
-def _short(value: Any) -> str:
-    shown = json.dumps(value, ensure_ascii=False, default=repr)
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+def _pairs_of(values: Any) -> np.ndarray:
+    """Return a list of [row, column] as int ``[n, 2]``; ValueError for anything else."""
+    pairs = np.asarray(values)
+    if pairs.size == 0 and pairs.ndim == 1:
+        return np.zeros((0, 2), int)
+    if pairs.dtype.kind not in "iu" or pairs.shape[1:] != (2,):
+        raise ValueError("must be a list of [row, column]")
+    return pairs

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from jaxlake.arguments import Word, short_repr, whole_number
+from jaxlake.arguments import Word, whole_number
 from jaxlake.types import MAX_AGENTS, MAX_SIZE
 
 MIN_SIZE = 3
@@ -138,7 +138,7 @@ class Kind:
         match = _RANGE.fullmatch(text)
         if match is None or int(match[2]) > int(match[3] or match[2]):
             raise ValueError(
-                f"kind = {short_repr(text)} must be a size with, where it has them, a family before it and xN for N "
+                f"kind = {text!r} must be a size with, where it has them, a family before it and xN for N "
                 "agents behind it: 6, 6x3, rooms6, corridor8x3"
             )
         family, low, high, agents = match.groups()

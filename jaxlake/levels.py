@@ -3,15 +3,13 @@
 A level is an ``Instance``. Makes up no instance: that is what ``generate`` is for.
 """
 
-import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.arguments import short_repr, whole_number
 from jaxlake.flood import LARGEST_SIDE, steps_to_goals
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, MAX_GOALS, Instance, LifelongInstance, coordinate
@@ -26,7 +24,6 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
     Raises:
       ValueError: if a board or its agents would not fit.
     """
-    max_size, max_agents = whole_number("max_size", max_size, 1), whole_number("max_agents", max_agents, 1)
     size, agents = (int(np.max(number, initial=0)) for number in (instance.size, instance.num_agents))
     if max_size < size or max_agents < agents:
         raise ValueError(f"max_size {max_size} and max_agents {max_agents} must be at least {size} and {agents}")
@@ -84,14 +81,7 @@ def build(
 
 
 def stack(instances: Sequence[Instance]) -> Instance:
-    """Join instances without batch axes to ``[n]``, padded to the largest, in numpy; ValueError for others or none."""
-    if not isinstance(instances, Iterable) or not all(isinstance(instance, Instance) for instance in instances):
-        raise ValueError(f"{short_repr(instances)} must be a sequence of Instances")
-    if not len(instances):
-        raise ValueError("no instances to stack: at least 1 is needed")
-    for index, instance in enumerate(instances):
-        if np.ndim(instance.size):
-            raise ValueError(f"instance {index} has batch axes {np.shape(instance.size)}: it must have none")
+    """Join instances without batch axes, at least one, to ``[n]``, padded to the largest, in numpy."""
     max_size = max(instance.max_size for instance in instances)
     max_agents = max(instance.max_agents for instance in instances)
     padded = [pad(instance, max_size, max_agents) for instance in instances]
@@ -121,46 +111,25 @@ def validate(instance: Instance, lifelong: bool = False) -> None:
       lifelong: whether it may be a ``LifelongInstance``, of which several agents may have one goal.
 
     Raises:
-      ValueError: in one line that names the first fault, the agent and, with a batch axis, the instance.
+      ValueError: in one line that names a fault, the agent or cell and, with a batch axis, the instance.
     """
-    axes = check_shapes(instance, lifelong)
+    axes = batch_axes(instance, lifelong)
     if len(axes) > 1:
         raise ValueError(f"the instances have batch axes {axes}: they must have one at most")
-    parts = {name: np.asarray(part) if axes else np.asarray(part)[None] for name, part in vars(instance).items()}
-    batch = type(instance)(**parts)
-    faults = [(mask, message) for mask, message in _faults(batch) if mask.any()]
-    if faults:
-        index = min(int(np.argmax(mask.any(axis=1))) for mask, _ in faults)
-        mask, message = next((mask, message) for mask, message in faults if mask[index].any())
-        fault = message.format_map(_words(batch[index], int(np.argmax(mask[index]))))
-        raise ValueError(f"{f'instance {index}: ' if axes else ''}{fault}")
+    batch = jax.tree.map(lambda leaf: np.asarray(leaf)[None] if not axes else np.asarray(leaf), instance)
+    for fault, wrong in _faults(batch):
+        if wrong.any():
+            index, entry = np.argwhere(wrong)[0].tolist()
+            where = coordinate(entry, batch.max_size) if "cell" in fault else entry
+            raise ValueError(f"{f'instance {index}: ' if axes else ''}{fault.format(where)}")
 
 
-def check_shapes(instance: Instance, lifelong: bool = False) -> tuple[int, ...]:
-    """Return the batch axes of an instance, also under ``jit``; ValueError for arrays of another shape or dtype.
-
-    Of a ``LifelongInstance``, too, unless the caller takes ``lifelong`` ones.
-    """
-    if not isinstance(instance, Instance):
-        raise ValueError(f"{short_repr(instance)} must be an Instance; levels.stack makes one of several")
+def batch_axes(instance: Instance, lifelong: bool = False) -> tuple[int, ...]:
+    """Return the batch axes of an instance, also under ``jit``; ValueError if it is lifelong and may not be."""
     if not lifelong:
         check_has_end(instance)
     axes = np.shape(instance.size)
-    for name, part in vars(instance).items():
-        of_each = name not in ("size", "num_agents", "board")  # an axis of cells, agents or tasks
-        if isinstance(part, (list, tuple)):
-            raise ValueError(f"{name} is a {type(part).__name__}: it must be an array, or this is no pytree of arrays")
-        shape, dtype = np.shape(part), part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
-        if shape[: len(axes)] != axes or len(shape) != len(axes) + of_each:
-            raise ValueError(f"{name} has the shape {shape}: it must be {(*axes, *['n'] * of_each)}")
-        if not np.issubdtype(dtype, np.bool_ if name == "holes" else np.integer):
-            raise ValueError(f"{name} is {dtype}: it must be {'bool' if name == 'holes' else 'int32'}")
-    cells, agents = np.shape(instance.holes)[-1], np.shape(instance.starts)[-1]
-    if not cells or math.isqrt(cells) ** 2 != cells:
-        raise ValueError(f"holes have {cells} cells: it must be a square number")
-    for name, part in vars(instance).items():
-        if name in ("goals", "first", "count", "place") and (slots := np.shape(part)[-1]) != agents:
-            raise ValueError(f"{name} have {slots} agent slots and starts {agents}: they must have as many")
+    chex.assert_equal_shape_prefix(jax.tree.leaves(instance), len(axes))
     return axes
 
 
@@ -168,14 +137,6 @@ def check_has_end(instance: Instance) -> None:
     """Raise ValueError for a ``LifelongInstance``, for functions that need one goal an agent."""
     if isinstance(instance, LifelongInstance):
         raise ValueError("the board is lifelong, its agents have goals without end: Lake(goals=...) alone plays it")
-
-
-def check_unbatched(instance: Instance) -> None:
-    """Check that the instance has no batch axes, as what draws it or puts it into words needs it; else ValueError."""
-    if not isinstance(instance, Instance):
-        raise ValueError(f"{short_repr(instance)} must be an Instance")
-    if np.ndim(instance.size):
-        raise ValueError(f"the instance has batch axes {np.shape(instance.size)}: it must have none, as instances[0]")
 
 
 def distance_fields(instances: Instance) -> jax.Array:
@@ -190,14 +151,11 @@ def distance_fields(instances: Instance) -> jax.Array:
       absent agents.
 
     Raises:
-      ValueError: for more batch axes, and for boards larger than 181 x 181, whose distances might not fit.
+      ValueError: for boards larger than 181 x 181, whose distances might not fit.
     """
-    axes = check_shapes(instances, lifelong=True)
-    if len(axes) > 1 or instances.max_size > LARGEST_SIDE:
-        raise ValueError(
-            f"instances with batch axes {axes} and max_size {instances.max_size}: distance_fields takes one batch axis "
-            f"at most and boards up to {LARGEST_SIDE}"
-        )
+    axes = batch_axes(instances, lifelong=True)
+    if instances.max_size > LARGEST_SIDE:
+        raise ValueError(f"max_size = {instances.max_size} must be at most {LARGEST_SIDE}: distances are 16 bits")
     batch = instances if axes else jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], instances)
     fields: jax.Array = steps_to_goals(batch)
     return fields if axes else fields[0]
@@ -213,11 +171,8 @@ def distance_tables(instances: Instance) -> jax.Array:
     Returns:
       int16 ``[..., 1, cells, cells]``, so that ``jax.vmap`` gives ``Lake.reset`` each board's own as ``[1, cells,
       cells]``; ``ABSENT`` as in ``distance_fields``.
-
-    Raises:
-      ValueError: as ``distance_fields``.
     """
-    axes, cells = check_shapes(instances, lifelong=True), instances.max_size**2
+    axes, cells = batch_axes(instances, lifelong=True), instances.max_size**2
     everywhere = jnp.broadcast_to(jnp.arange(cells, dtype=jnp.int32), (*axes, cells))
     parts = {"size": instances.size, "num_agents": instances.num_agents, "holes": instances.holes}
     return distance_fields(Instance(**parts, starts=everywhere, goals=everywhere))[..., None, :, :]
@@ -243,9 +198,6 @@ class LevelBank(Record):
         Raises:
           ValueError: as ``validate``, or if there is no level.
         """
-        axes = check_shapes(instances, lifelong=True)
-        if len(axes) != 1 or not axes[0]:
-            raise ValueError(f"instances have batch axes {axes}: a bank needs one, of at least 1")
         validate(instances, lifelong=True)
         instances = jax.tree.map(jnp.asarray, instances)
         fields = distance_tables if isinstance(instances, LifelongInstance) else distance_fields
@@ -270,38 +222,30 @@ class LevelBank(Record):
         return instance, distances
 
 
-def _faults(batch: Instance) -> list[tuple[Array, str]]:
-    """All that can be wrong with instances ``[n]``: where it is, bool ``[n, entries]``, and the words for an entry."""
+def _faults(batch: Instance) -> Iterator[tuple[str, Array]]:
+    """Yield all that can be wrong with instances ``[n]``: its words, and where it is, bool ``[n, agents or cells]``."""
     side, agents = batch.max_size, batch.max_agents
     size, count, holes = batch.size, batch.num_agents, batch.holes
     row, column = np.divmod(np.arange(side * side), side)
     ring = np.maximum(row, column).astype(np.int16)  # 16 bits: half the time of 32, and boards have up to 2,048 rows
     off_board = ring >= np.clip(size, 0, side).astype(np.int16)[:, None]
     named = np.arange(agents) < count[:, None]
-    faults: list[tuple[Array, str]] = [
-        (((size < 1) | (size > side))[:, None], "size = {size} must be from 1 to {side}, the side of the padded board"),
-        (((count < 1) | (count > agents))[:, None], "num_agents = {count} must be from 1 to {agents}, the agent slots"),
-        (holes & off_board, "there is a hole at {cell}, off the board of side {size}"),
-    ]
+    yield f"the size must be from 1 to {side}, the side of the padded board", ((size < 1) | (size > side))[:, None]
+    yield f"num_agents must be from 1 to {agents}, the agent slots", ((count < 1) | (count > agents))[:, None]
+    yield "cell {} is a hole off the board", holes & off_board
     for name, cells in (("start", batch.starts), ("goal", batch.goals)):
         padded = (cells >= 0) & (cells < side * side)
         inside = np.where(padded, cells, 0)
         outside = ~padded | (np.maximum(*np.divmod(inside, side)) >= size[:, None])
-        on_hole = np.ravel(holes)[inside + np.arange(len(size))[:, None] * holes.shape[1]]
         # Of each agent whether one before it has the same cell: [n, agents, agents] would be most of the time.
         taken = np.zeros(cells.shape, bool)
         for agent in range(1, agents):
             taken[:, agent] = (cells[:, :agent] == cells[:, agent, None]).any(axis=1)
-        only_one = name == "start" or not isinstance(batch, LifelongInstance)
-        faults += [
-            (named & outside, f"{name} {{{name}}} of agent {{entry}} is off the board of side {{size}}"),
-            (named & on_hole, f"{name} {{{name}_cell}} of agent {{entry}} is a hole"),
-            (named & taken & only_one, f"agents {{{name}_owner}} and {{entry}} have the same {name} {{{name}_cell}}"),
-            (
-                ~named & (cells != ABSENT),
-                f"agent {{entry}} has the {name} {{{name}}}, but there are only {{count}} agents",
-            ),
-        ]
+        yield f"the {name} of agent {{}} is off the board", named & outside
+        yield f"the {name} of agent {{}} is a hole", named & np.take_along_axis(np.asarray(holes), inside, axis=1)
+        if name == "start" or not isinstance(batch, LifelongInstance):
+            yield f"the {name} of agent {{}} is also that of an agent before it", named & taken
+        yield f"agent {{}} has a {name} and is beyond num_agents", ~named & (cells != ABSENT)
     if isinstance(batch, LifelongInstance):
         tasks, first, goals = (np.asarray(part, np.int64) for part in (batch.tasks, batch.first, batch.count))
         ends, room = first + goals, tasks.shape[1]
@@ -309,25 +253,7 @@ def _faults(batch: Instance) -> list[tuple[Array, str]]:
         wrong = (tasks != inside) | np.take_along_axis(np.asarray(holes | off_board), inside, axis=1)
         before = np.pad(np.cumsum(wrong, axis=1), ((0, 0), (1, 0)))  # how many wrong ones are before each task
         begin, end = (np.take_along_axis(before, np.clip(edge, 0, room), axis=1) for edge in (first, ends))
-        few_or_many, placed = (goals < 2) | (goals > MAX_GOALS), (batch.place >= 0) & (batch.place < goals)
-        faults += [
-            (named & few_or_many, f"agent {{entry}} has {{goals}} goals: it must have 2 to {MAX_GOALS:,}"),
-            (named & ((first < 0) | (ends > room)), "agent {entry} has {goals} goals from task {first} on, of {tasks}"),
-            (named & ~placed, "place {place} of agent {entry} must be from 0 on and below its count, {goals}"),
-            (named & (begin < end), "among the tasks of agent {entry} is a hole or a cell off the board"),
-        ]
-    return faults
-
-
-def _words(instance: Instance, entry: int) -> dict[str, Any]:
-    """Return the words for a fault of one instance; the entry is an agent or a cell."""
-    side, agents = instance.max_size, instance.max_agents
-    words: dict[str, Any] = {"size": instance.size, "count": instance.num_agents, "side": side, "agents": agents}
-    words |= {"entry": entry, "cell": coordinate(entry, side)}
-    for name, cells in (("start", instance.starts), ("goal", instance.goals)):
-        cell = cells[min(entry, agents - 1)]
-        words |= {name: cell, f"{name}_cell": coordinate(cell, side), f"{name}_owner": cells.tolist().index(cell)}
-    if isinstance(instance, LifelongInstance):
-        lists = {"first": instance.first, "goals": instance.count, "place": instance.place}
-        words |= {name: part[min(entry, agents - 1)] for name, part in lists.items()} | {"tasks": len(instance.tasks)}
-    return words
+        yield f"agent {{}} must have 2 to {MAX_GOALS:,} goals", named & ((goals < 2) | (goals > MAX_GOALS))
+        yield f"the goals of agent {{}} are not all among the {room} tasks", named & ((first < 0) | (ends > room))
+        yield "the place of agent {} must be below its count", named & ((batch.place < 0) | (batch.place >= goals))
+        yield "among the goals of agent {} is a hole, or none of the board's", named & (begin < end)

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake import levels
-from jaxlake.arguments import short_repr, whole_number
 from jaxlake.record import Array
-from jaxlake.types import ABSENT, MAX_GOALS, Instance, LifelongInstance, coordinate
+from jaxlake.types import ABSENT, Instance, LifelongInstance
 
 
 def board(instance: Instance, tasks: Array | None = None, max_tasks: int | None = None) -> LifelongInstance:
@@ -29,40 +28,29 @@ def board(instance: Instance, tasks: Array | None = None, max_tasks: int | None 
         many as the lists have, or all cells of the board.
 
     Raises:
-      ValueError: naming the agent, for a list of fewer than 2 or more than 65,536 goals, a goal off the board, in a
-        hole or out of reach, and for an agent that reaches no other cell; for less room than needed, and for boards
-        larger than 181 x 181.
+      ValueError: naming the agent, for fewer than 2 or more than 65,536 goals and a goal that it cannot reach; and for
+        boards larger than 181 x 181.
     """
-    levels.check_unbatched(instance)
     levels.validate(instance if tasks is None else instance.replace(goals=instance.starts))
     reached = np.asarray(levels.distance_fields(instance.replace(goals=instance.starts))) != ABSENT
     agents, named = instance.max_agents, np.arange(instance.max_agents) < instance.num_agents
     goals = np.asarray(instance.goals)
     if tasks is None:
-        _check(instance, goals[:, None], reached, "goal")
+        _check(goals[:, None], reached, named[:, None])
         parts, part_of = np.unique(reached, axis=0, return_inverse=True)
         cells, sizes = np.nonzero(parts)[1], parts.sum(axis=1)
         place = np.where(named, (np.cumsum(reached, axis=1) - 1)[np.arange(agents), goals], 0)
         first, count = (np.cumsum(sizes) - sizes)[part_of.ravel()], sizes[part_of.ravel()]
-        if (alone := named & (count < 2)).any():
-            raise ValueError(f"agent {alone.argmax()} reaches no cell but its own: it must reach one for its next goal")
         room = instance.max_size**2
     else:
         tasks = np.asarray(tasks)
-        if tasks.ndim != 2 or len(tasks) != agents or tasks.dtype.kind not in "iu":
-            raise ValueError(
-                f"tasks are {tasks.dtype} {list(tasks.shape)}: they must be int32 [{agents}, tasks], a list an agent"
-            )
         count = np.where(named, (tasks != ABSENT).sum(axis=1), 0)
-        if (wrong := named & ((count < 2) | (count > MAX_GOALS))).any():
-            agent = wrong.argmax()
-            raise ValueError(f"the list of agent {agent} has {count[agent]:,} goals: it must have 2 to {MAX_GOALS:,}")
         listed = np.arange(tasks.shape[1]) < count[:, None]
-        _check(instance, np.where(named[:, None], tasks, ABSENT), reached, "goal {} of the list", listed)
+        _check(tasks, reached, listed)
         cells, first, goals = tasks[listed], np.cumsum(count) - count, np.where(named, tasks[:, 0], ABSENT)
         place, room = np.zeros(agents, int), len(cells)
-    room = room if max_tasks is None else whole_number("max_tasks", max_tasks, len(cells))
-    return LifelongInstance(
+    room = room if max_tasks is None else max_tasks
+    made = LifelongInstance(
         **{**vars(instance), "goals": goals.astype(np.int32)},
         tasks=np.pad(cells, (0, room - len(cells)), constant_values=ABSENT).astype(np.int32),
         first=np.where(named, first, 0).astype(np.int32),
@@ -70,21 +58,17 @@ def board(instance: Instance, tasks: Array | None = None, max_tasks: int | None 
         place=place.astype(np.int32),
         board=np.asarray(0, np.int32),
     )
+    levels.validate(made, lifelong=True)  # each agent has 2 to 65,536 goals
+    return made
 
 
-def _check(instance: Instance, tasks: np.ndarray, reached: np.ndarray, name: str, listed: Array | bool = True) -> None:
-    """Raise ValueError for the first of goals ``[max_agents, tasks]`` that its agent cannot reach."""
+def _check(tasks: np.ndarray, reached: np.ndarray, listed: np.ndarray) -> None:
+    """Raise ValueError for the first of the listed goals ``[max_agents, tasks]`` that its agent cannot reach."""
     on_board = (tasks >= 0) & (tasks < reached.shape[1])
     reachable = np.take_along_axis(reached, np.where(on_board, tasks, 0), axis=1) & on_board
-    wrong = ~reachable & listed & (np.arange(len(tasks)) < instance.num_agents)[:, None]
-    if wrong.any():
-        agent, place = (int(number[0]) for number in np.nonzero(wrong))
-        cell = tasks[agent, place]
-        where = coordinate(cell, instance.max_size) if on_board[agent, place] else short_repr(int(cell))
-        hole = on_board[agent, place] and instance.holes[cell]
-        out_of_reach = "pads a list at its end only" if cell == ABSENT else "cannot be reached from its start"
-        fault = "is a hole" if hole else out_of_reach
-        raise ValueError(f"{name.format(place)} of agent {agent}, {where}, {fault}")
+    if (wrong := listed & ~reachable).any():
+        agent, place = np.argwhere(wrong)[0]
+        raise ValueError(f"goal {place} of agent {agent} must be a cell that it can reach from its start")
 
 
 def next_goals(instance: LifelongInstance, arrived: Array, key: Array | None = None) -> LifelongInstance:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake import levels
-from jaxlake.arguments import check_key, threefry_key, whole_number
+from jaxlake.arguments import threefry_key, whole_number
 from jaxlake.env import MOST_STEPS, Lake
 from jaxlake.record import Array, vary_alike
 from jaxlake.rewards import reached
@@ -112,14 +112,11 @@ def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 5
       Plans ``[n]``, numpy arrays, for ``verify``. An agent's path ends with its last arrival.
 
     Raises:
-      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, numbers out of range.
+      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, and more steps than
+        16,384.
     """
-    check_key(key)
     key = threefry_key(key)  # Each board draws by its own, whatever others are planned beside it.
-    orders, max_steps = whole_number("orders", orders, 1), whole_number("max_steps", max_steps, 1, 1 << 14)
-    axes = levels.check_shapes(instances)
-    if len(axes) != 1 or not axes[0]:
-        raise ValueError(f"the instances have batch axes {axes}: plan needs one, of at least 1")
+    max_steps = whole_number("max_steps", max_steps, 1, 1 << 14)
     levels.validate(instances)
     board = instances.max_agents * (2 * instances.max_size**2 + 4 * orders * (max_steps + 1))
     plans: Plan = _in_parts(lambda *part: _planned(*part, orders, max_steps), instances, key, board)
@@ -138,17 +135,10 @@ def play(instances: Instance, key: Array, steps: int, goals: GoalRule | str = Go
       goals: ``DRAWN`` or ``LISTED``.
 
     Raises:
-      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, numbers out of range,
-        and another rule of goals.
+      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, and steps out of range.
     """
-    check_key(key)
     steps, goals = whole_number("steps", steps, 1, MOST_STEPS), GoalRule(goals)
-    if goals is GoalRule.ONCE:
-        raise ValueError("goals = 'once' must be 'drawn' or 'listed'")
     lake = Lake(observe=_nothing, reward=reached, goals=goals)
-    axes = levels.check_shapes(instances, lifelong=True)
-    if not isinstance(instances, LifelongInstance) or len(axes) != 1 or not axes[0]:
-        raise ValueError("play needs boards with next goals: levels.stack of one or more that lifelong.board makes")
     levels.validate(instances, lifelong=True)
     board = 2 * instances.max_size**4  # of the finished table: the flood that makes it holds more
     counts: np.ndarray = _in_parts(

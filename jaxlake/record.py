@@ -13,8 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export
 
-from jaxlake.arguments import short_repr
-
 Array = jax.Array | np.ndarray
 """On a device or on the host: functions take either, and jitted ones return the first."""
 
@@ -36,10 +34,7 @@ class Record:
         shapes = [np.shape(leaf) for leaf in jax.tree.leaves(self)]
         if not all(shapes):
             raise TypeError(f"this {type(self).__name__} has no batch axes: it has no length and no index")
-        lengths = {shape[0] for shape in shapes}
-        if len(lengths) != 1:
-            raise TypeError(f"the arrays of this {type(self).__name__} differ in their first axes: {sorted(lengths)}")
-        length: int = lengths.pop()
+        length: int = shapes[0][0]
         return length
 
     def __getitem__(self, index: int | slice | Sequence[int] | Array) -> Self:
@@ -91,10 +86,8 @@ def vary_alike(tree: Any) -> Any:
 
 
 def _checked(index: Any, length: int, name: str) -> int | np.ndarray:
-    """Return the index for numpy; raise for what JAX would clamp, or numpy would read as another axis or a new one."""
+    """Return the index for numpy; IndexError for what JAX would clamp in silence."""
     wanted = np.asarray(index, int if isinstance(index, list) and not index else None)
-    if isinstance(index, tuple) or wanted.dtype.kind not in ("iub" if wanted.ndim else "iu"):
-        raise TypeError(f"{name}[{short_repr(index)}] must be a whole number, a slice or an array of them")
     if wanted.dtype.kind != "b" and np.any((wanted < -length) | (wanted >= length)):
-        raise IndexError(f"{name}[{short_repr(index)}] must be from {-length} to {length - 1}: the batch has {length}")
+        raise IndexError(f"{name}[{index}] must be from {-length} to {length - 1}: the batch has {length}")
     return wanted if wanted.ndim else int(wanted)

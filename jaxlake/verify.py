@@ -13,12 +13,12 @@ import math
 import operator
 from collections.abc import Iterable
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxlake import levels
-from jaxlake.arguments import short_repr
 from jaxlake.flood import pack
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, MAX_AGENTS, OUTSIDE, Costs, Instance, Objective, Plan, Verdict
@@ -73,24 +73,12 @@ def first_failure(checks: Array) -> jax.Array:
 
 
 def _check(instances: Instance, plans: Plan, optimum: Array) -> tuple[int, ...]:
-    """Return the leading batch axes; ValueError where something does not fit the instances."""
-    axes = levels.check_shapes(instances)
-    if not isinstance(plans, Plan):
-        raise ValueError(f"plans = {short_repr(plans)} must be a Plan, as solve and parse_batch make them")
-    agents = instances.max_agents
-    steps = np.shape(plans.paths)[-1:]
-    wanted = {"parsable": axes, "num_named": axes, "paths": (*axes, agents, *steps), "lengths": (*axes, agents)}
-    parts = [(f"plans.{name}", getattr(plans, name), shape) for name, shape in wanted.items()]
-    for name, part, shape in [*parts, ("optimum", optimum, axes)]:
-        given, dtype = np.shape(part), part.dtype if hasattr(part, "dtype") else np.asarray(part).dtype
-        if given != shape and (name != "optimum" or given):
-            raise ValueError(
-                f"{name} has the shape {given}: with instances {axes} of {agents} agents it must be {shape}"
-            )
-        if not np.issubdtype(dtype, np.bool_ if name == "plans.parsable" else np.integer):
-            raise ValueError(f"{name} is {dtype}: it must be {'bool' if name == 'plans.parsable' else 'int32'}")
-    if steps == (0,):
-        raise ValueError("plans.paths has room for no cell: it must have one for the start at least")
+    """Return the leading batch axes; AssertionError where something does not fit the instances."""
+    axes, agents = levels.batch_axes(instances), instances.max_agents
+    chex.assert_shape([plans.parsable, plans.num_named, plans.lengths], [axes, axes, (*axes, agents)])
+    chex.assert_shape(plans.paths, (*axes, agents, None))
+    if np.ndim(optimum):
+        chex.assert_shape(optimum, axes)
     return axes
 
 

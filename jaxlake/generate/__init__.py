@@ -5,7 +5,7 @@ import os
 import jax
 import numpy as np
 
-from jaxlake.arguments import check_key, is_number, short_repr, whole_number
+from jaxlake.arguments import whole_number
 from jaxlake.config import LakeConfig, counts
 from jaxlake.generate.bounded import first_reachable
 from jaxlake.generate.candidates import Shape, fingerprints, fixed_fingerprints
@@ -63,9 +63,6 @@ def generate(
       ValueError: naming the argument that is out of its range, a kind that cannot be solved, or one for which no
         solvable board is found; and for arrays that need more than half of the machine's memory.
     """
-    if not isinstance(config, LakeConfig):
-        raise ValueError(f"config = {short_repr(config)} must be a LakeConfig")
-    check_key(key)
     objective, count = Objective(objective), whole_number("count", count, 1)
     max_steps = whole_number("max_steps", max_steps, 1, MAX_HORIZON)
     side, agents = (max(getattr(kind, field) for kind in config.kinds) for field in ("size", "num_agents"))
@@ -74,8 +71,8 @@ def generate(
     max_size = side if max_size is None else whole_number("max_size", max_size, side, most[0])
     max_agents = agents if max_agents is None else whole_number("max_agents", max_agents, agents, most[1])
     _check_memory(count * (max_size**2 + 4 * max_agents * ((max_steps if exact else 0) + 5)), count, max_size)
-    if interacting is not None and not (is_number(interacting) and 0 <= interacting <= 1):
-        raise ValueError(f"interacting = {short_repr(interacting)} must be a share from 0 to 1")
+    if interacting is not None and not 0 <= interacting <= 1:
+        raise ValueError(f"interacting = {interacting} must be a share from 0 to 1")
     if exclude is not None:
         validate(exclude)
         exclude = exclude if np.ndim(exclude.size) else stack([exclude])

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxlake.levels import check_unbatched
 from jaxlake.record import Array
 from jaxlake.types import Instance, Plan
 
@@ -107,7 +106,6 @@ def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int]
 
 def background(instance: Instance) -> tuple[list[Shape], list[Shape]]:
     """Return tiles and goals, and the goals' numbers, which belong in front of paths."""
-    check_unbatched(instance)
     size, max_size = int(instance.size), instance.max_size
     shapes: list[Shape] = []
     for row in range(size):

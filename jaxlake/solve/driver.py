@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import chex
 import jax
 import numpy as np
 
-from jaxlake.arguments import short_repr, whole_number
+from jaxlake.arguments import whole_number
 from jaxlake.levels import validate
 from jaxlake.solve.bounds import num_pairs
 from jaxlake.solve.exhaustive import search_exhaustively
@@ -101,18 +102,10 @@ def without_waiting(
       instances: ``[batch]``, or one without batch axes.
       solutions: result of ``solve`` for them under the same objective. Where it is not ``SOLVED`` its own status is
         repeated.
-
-    Raises:
-      ValueError: for an instance that cannot be played, and solutions of another number of instances.
     """
     objective = Objective(objective)
     validate(instances)
-    if not isinstance(solutions, Solution):
-        raise ValueError(f"solutions = {short_repr(solutions)} must be a Solution, as solve makes it")
-    if np.shape(solutions.status) != np.shape(instances.size):
-        raise ValueError(
-            f"the solutions are {np.shape(solutions.status)}: the instances are {np.shape(instances.size)}"
-        )
+    chex.assert_equal_shape([solutions.status, instances.size])
     if np.ndim(instances.size) == 0:
         statuses: np.ndarray = without_waiting(_batch_of(instances), _batch_of(solutions), objective)[0]
         return statuses

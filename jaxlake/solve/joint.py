@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxlake.arguments import Word, whole_number
 from jaxlake.flood import free_cells
-from jaxlake.levels import check_shapes
+from jaxlake.levels import batch_axes
 from jaxlake.record import Array, Record, vary_alike
 from jaxlake.types import MAX_SIZE, STEPS, Action, Instance
 
@@ -75,12 +75,8 @@ def joint_values(instances: Instance, num_agents: int, convention: Convention | 
       ValueError: for more agents, or boards larger than 10x10, with three agents 6x6, and for a word that is no
         ``Convention``.
     """
-    axes = check_shapes(instances)
-    if len(axes) != 1 or not axes[0]:
-        raise ValueError(f"the instances have batch axes {axes}: joint_values needs one, of at least 1")
-    num_agents = whole_number("num_agents", num_agents, 1)
-    if num_agents > instances.max_agents:
-        raise ValueError(f"num_agents = {num_agents} must be at most the instances' {instances.max_agents} agent slots")
+    num_agents = whole_number("num_agents", num_agents, 1, instances.max_agents)
+    batch_axes(instances)
     values: JointValues = _joint_values(instances, num_agents, Convention(convention))
     return values
 
@@ -90,8 +86,7 @@ def _joint_values(instances: Instance, num_agents: int, convention: Convention) 
     size, batch = instances.max_size, instances.size.shape[0]
     if size > _LARGEST.get(num_agents, 0):
         raise ValueError(
-            f"{num_agents} agents on boards with max_size {size}: there must be 1 or 2 agents up to {_LARGEST[2]}, "
-            f"and 3 up to {_LARGEST[3]}; distance_fields has each agent's own steps on larger boards"
+            f"{num_agents} agents on boards with max_size {size}: 1 or 2 reach {_LARGEST[2]}, 3 reach {_LARGEST[3]}"
         )
     lanes = min(batch, max(32, _STATES // size ** (2 * num_agents)))
     groups = jnp.minimum(jnp.arange(-(-batch // lanes) * lanes, dtype=jnp.int32), batch - 1).reshape(-1, lanes)

@@ -4,7 +4,7 @@ import numpy as np
 
 from jaxlake.arguments import Word, whole_number
 from jaxlake.board_text import to_text
-from jaxlake.levels import check_has_end, check_unbatched
+from jaxlake.levels import check_has_end
 from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan, coordinate
 
 _MOVES = dict(zip(STEPS, Action, strict=True))
@@ -84,7 +84,6 @@ def prompt(
       ValueError: for a word that is none of them, for batch axes and for a lifelong board.
     """
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
-    check_unbatched(instance)
     check_has_end(instance)
     size, max_size = int(instance.size), instance.max_size
     cells = (np.asarray(part)[: int(instance.num_agents)] for part in (instance.starts, instance.goals))

@@ -243,7 +243,7 @@ def test_each_board_of_a_batch_has_its_own_table_or_none():
     _, seen = jax.jit(Lake(observe=compass).reset)(plain, Params(), distance_fields(plain))
     assert np.array_equal(seen.observation, oracle_fields(plain))
     for distances in (tables, LevelBank.build(boards, with_distances=True).distances):
-        with pytest.raises(ValueError, match=r"it must be \[3, 16\], or \[1, 16, 16\] of distance_tables"):
+        with pytest.raises(ValueError, match="distance_fields or distance_tables make them"):
             jax.eval_shape(jax.vmap(COMPASS.reset, in_axes=(0, None, None)), boards, Params(), distances)
 
 

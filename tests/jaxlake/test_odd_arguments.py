@@ -14,7 +14,6 @@ from jaxlake import (
     Lake,
     LakeConfig,
     LevelBank,
-    Params,
     first_failure,
     from_text,
     generate,
@@ -104,11 +103,8 @@ def ends(starts=(0, 6), goals=(7, 2), holes=(4,)):
 
 
 FAULTY = {
-    r"agents 0 and 1 have the same start \(0,0\)": ends(starts=(0, 0)),
-    r"agents 0 and 1 have the same goal \(0,2\)": ends(goals=(2, 2)),
-    r"start \(1,1\) of agent 0 is a hole": ends(starts=(4, 0)),
-    r"goal 9 of agent 1 is off the board of side 3": ends(goals=(7, 9)),
-    r"num_agents = 3 must be from 1 to 2": ONE.replace(num_agents=np.int32(3)),
+    "the start of agent 1 is also that of an agent before it": ends(starts=(0, 0)),
+    "the goal of agent 1 is off the board": ends(goals=(7, 9)),
 }
 TAKERS = {
     "solve": solve,
@@ -165,27 +161,6 @@ def test_numbers_of_numpy_make_a_config_of_pythons():
     sizes, data = np.array([3, 4]), np.array([0.5, 0.5], np.float32)
     config = LakeConfig(sizes, data, [np.float32(0.25)] * 2, (np.int64(0), 1))
     assert config == LakeConfig((3, 4), (0.5, 0.5), (0.25, 0.25), (0, 1))
-    assert {type(value) for field in ("data", "hole", "wait") for value in getattr(config, field)} <= {int, float}
+    assert {type(value) for field in ("data", "hole", "wait") for value in getattr(config, field)} == {float}
     assert {type(kind.size) for kind in config.kinds} == {int}
     assert LakeConfig.from_dict(config.to_dict()) == config
-
-
-LINES = {
-    "None must be an Instance": lambda: solve(None),
-    r"batch axes \(1, 8\): they must have one at most": lambda: solve(jax.tree.map(lambda leaf: leaf[None], BATCH)),
-    "solutions = None must be a Solution": lambda: needs_wait(BATCH, None),
-    r"plans.parsable has the shape \(2,\): with instances \(8,\) of 2 agents it must be \(8,\)": lambda: verify(
-        BATCH, solved().plan[:2], solved().cost
-    ),
-    "key = 0 must be one key of jax.random, as jax.random.key": lambda: generate(CONFIG, 0, 2),
-    "config = {'3': {'data': 1.0.* must be a LakeConfig": lambda: generate(CONFIG.to_dict(), KEY, 2),
-    r"params.slip has the shape \(1,\): it must be one number": lambda: Lake().reset(ONE, Params(slip=[0.5])),
-    "1 completions with 0 levels: there must be one for each": lambda: path_reward(["0:(0,0)"], []),
-}
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_a_mistake_is_one_clear_line(line):
-    with pytest.raises(ValueError, match=line) as fault:
-        LINES[line]()
-    assert "\n" not in str(fault.value)

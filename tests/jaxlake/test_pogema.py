@@ -114,7 +114,7 @@ def test_letters_on_a_map_place_its_agents(files):
         ("[[0, 0], [2, 1]]", "[[0, 0], [2]]", "Scenario-000: not enough values to unpack"),
         ("[[0, 0], [2, 1]]", "[[0, 0]]", "Scenario-000: agents_xy and targets_xy must have a cell for each agent"),
         ("[[0, 0], [2, 1]]", "[[0, 4], [2, 1]]", "Scenario-000: row 0, column 4 is outside the map of 3 x 4"),
-        ("[[0, 0], [2, 1]]", "[[0, 2], [2, 1]]", "Scenario-000: start (0,2) of agent 0 is a hole"),
+        ("[[0, 0], [2, 1]]", "[[0, 2], [2, 1]]", "Scenario-000: the start of agent 0 is a hole"),
         ("  ..#.\n  ....", "  ..#.\n  ..", "Scenario-000: a map must be rows of as many characters"),
         ("  ..#.\n  ....", "  ..#.\n  ..?.", "Scenario-000: a map must be rows of as many characters, # . ! @ $ and"),
     ],

@@ -63,12 +63,6 @@ def test_without_batch_axes_there_is_no_length_and_no_index(record, ask):
         list(ask(record))
 
 
-@pytest.mark.parametrize("wrong", ["size", None, ..., 1.0, True, np.True_, (0, 1), [0.5], np.array("a")])
-def test_what_is_no_index_is_one_clear_line(wrong):
-    with pytest.raises(TypeError, match=r"^Instance\[.*\] must be a whole number, a slice or an array of them$"):
-        BATCH[wrong]
-
-
 @pytest.mark.parametrize("batch", [BATCH, jax.tree.map(jnp.asarray, BATCH)])
 @pytest.mark.parametrize("beyond", [4, -5, [0, 4], np.array([-5])])
 def test_an_index_beyond_the_batch_is_no_other_board(batch, beyond):
