@@ -1,7 +1,6 @@
 """Shapes of dense decoders: by name, those trained from scratch here and those published, or from a config.json."""
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -26,24 +25,6 @@ FIELDS = (
 """Fields of config.json under the same names as ours."""
 FAMILIES = {"qwen3": (True, False), "qwen2": (False, True), "llama": (False, False), "mistral": (False, False)}
 """Values of `model_type` that are read, each with `qk_norm` and `qkv_bias`; tensors have the same names in all."""
-BUILT = {
-    "model_type": tuple(FAMILIES),
-    "hidden_act": ("silu",),
-    "attention_bias": (False, None),
-    "mlp_bias": (False, None),
-    "use_sliding_window": (False, None),
-    "num_experts": (0, None),
-    "quantization_config": (None,),
-    "text_config": (None,),
-    "rope_type": ("default", "llama3", None),
-    "rope_interleaved": (False, None),
-    "use_mrope": (False, None),
-    "partial_rotary_factor": (1, None),
-}
-"""Values of other fields that the model computes, the last for an absent one; with others it would be wrong."""
-ROPE = ("rope_type", "rope_theta", "partial_rotary_factor", "rope_interleaved")
-"""Fields of the positions, which may stand in three places; those that follow belong to one type of scaling."""
-SCALING = tuple(field.name for field in dataclasses.fields(RopeScaling))
 
 # The shipped tokenizer has 896 tokens; sequences are short, hence the small base of the angles.
 _TINY = DecoderConfig(
@@ -155,101 +136,48 @@ def shape_of(name: str | Path, dtype: Any = jnp.float32) -> DecoderConfig:
 
 
 def read_config(path: Path | str, dtype: Any = jnp.float32) -> DecoderConfig:
-    """Read the shape in a config.json, raw: no class default stands in for a missing value.
+    """Read the shape in a config.json, as `transformers` means it.
 
     Args:
       path: the file, or the folder it is in.
       dtype: type of the matrix work.
 
     Raises:
-      ConfigError: if the file is absent, is of another architecture, lacks a field, or asks for what is not built;
-        or if it has two values of one field of its positions.
+      ConfigError: if `transformers` cannot read it, or the model computes what the decoder does not; the tensors of a
+        checkpoint would not show it.
     """
-    path = Path(path)
-    path = path / "config.json" if path.is_dir() else path
+    from transformers import AutoConfig  # 1.6 s to import where PyTorch is installed
+
     try:
-        raw: dict[str, Any] = dict(json.loads(path.read_text(encoding="utf-8")))
+        config = AutoConfig.from_pretrained(str(path), local_files_only=True)
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path}: cannot read it ({error})") from None
-    family = str(raw.get("model_type"))
-    raw |= _rope(path, raw) if family in FAMILIES else {}
-    built = BUILT | {"architectures": ([architecture(family)], None)}
-    if family == "mistral":
-        raw, built = {"sliding_window": 4096} | raw, built | {"sliding_window": (None,)}  # its class's default
-    problems = [
-        f"{name} = {raw.get(name)!r} must be {' or '.join(repr(x) for x in allowed if x is not None) or None}"
-        for name, allowed in built.items()
-        if raw.get(name, allowed[-1]) not in allowed
-    ]
-    if set(raw.get("layer_types") or ()) - {"full_attention"}:
-        problems.append("layer_types must be full_attention alone")
-    sizes = raw.get("hidden_size"), raw.get("num_attention_heads")
-    if family != "qwen3" and raw.get("head_dim") is None and all(isinstance(size, int) and size for size in sizes):
-        raw["head_dim"] = raw["hidden_size"] // raw["num_attention_heads"]  # Qwen3's class has a number of its own
-    scaling = SCALING if raw.get("rope_type") == "llama3" else ()
-    if missing := [name for name in (*FIELDS, *scaling) if raw.get(name) is None]:
-        problems.append(f"lacks {', '.join(missing)}")
-    problems += [
-        f"{name} = {raw[name]!r} must be a number, or true or false"
-        for name in (*FIELDS, *scaling)
-        if not isinstance(raw.get(name), int | float | None)
-    ]
-    if problems:
-        raise ConfigError(f"{path}: must be of a dense decoder: {'; '.join(problems)}")
-    qk_norm, qkv_bias = FAMILIES[family]
+        raise ConfigError(f"{path}: {' '.join(str(error).split())}") from None
+    if config.model_type not in FAMILIES:
+        raise ConfigError(f"{path}: model_type = {config.model_type} must be one of {', '.join(FAMILIES)}")
+    rope = config.rope_parameters
+    computed = {
+        "hidden_act": (config.hidden_act, ("silu",)),
+        "sliding_window": (getattr(config, "sliding_window", None), (None,)),
+        "rope_type": (rope["rope_type"], ("default", "llama3")),
+        "partial_rotary_factor": (rope.get("partial_rotary_factor", 1), (1,)),
+    }
+    for name, (value, values) in computed.items():
+        if value not in values:
+            raise ConfigError(f"{path}: {name} = {value} must be {' or '.join(map(str, values))}")
+    qk_norm, qkv_bias = FAMILIES[config.model_type]
+    scaled = rope["rope_type"] == "llama3"
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    fields = {"head_dim": head_dim, "rope_theta": float(rope["rope_theta"])}
     return DecoderConfig(
-        **{name: raw[name] for name in FIELDS} | {"rope_theta": float(raw["rope_theta"])},
-        rope_scaling=RopeScaling(*(raw[name] for name in scaling)) if scaling else None,
+        **{name: getattr(config, name) for name in FIELDS if name not in fields},
+        **fields,
+        rope_scaling=RopeScaling(*(rope[field.name] for field in dataclasses.fields(RopeScaling))) if scaled else None,
         qk_norm=qk_norm,
         qkv_bias=qkv_bias,
         dtype=dtype,
     )
 
 
-def _rope(path: Path, raw: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of the positions, once all places in a config.json that name them agree.
-
-    transformers 4 writes rope_theta at the top and a scaling into rope_scaling, and copies a rope_parameters that it
-    does not know. 5 writes all into rope_parameters, and reads rope_scaling first, then that, then the top. So two
-    values are two models.
-
-    Raises:
-      ConfigError: naming two places and their values.
-    """
-    said = {name: {name: raw[name]} for name in (*ROPE, *SCALING) if raw.get(name) is not None}
-    for place in [name for name in ("rope_parameters", "rope_scaling") if raw.get(name)] or ["rope_scaling"]:
-        table = raw.get(place) or {}
-        if not isinstance(table, dict) or any(isinstance(value, dict) for value in table.values()):
-            raise ConfigError(f"{path}: {place} = {table!r} must be one table for all layers")
-        table = {name: value for name, value in table.items() if value is not None}
-        # Neither version fills one table from the other, but each from the top.
-        fields = {name: raw.get(name) for name in ROPE} | {"rope_type": table.get("type", "default")} | table
-        for name in (*ROPE, *(SCALING if fields["rope_type"] == "llama3" else ())):
-            said.setdefault(name, {})[f"{place}.{name}"] = fields.get(name)
-        said["rope_type"][f"{place}.type"] = table.get("type", fields["rope_type"])
-    for values in said.values():
-        (first, value), *others = values.items()
-        for other, another in others:
-            if another != value:
-                raise ConfigError(
-                    f"{path}: {first} = {value!r} and {other} = {another!r} must be equal, as versions of transformers "
-                    "differ in which they read; keep the one that the model was trained with"
-                )
-    return {name: next(reversed(values.values())) for name, values in said.items()}
-
-
 def family_of(config: DecoderConfig) -> str:
-    """Return the first `model_type` of `FAMILIES` that computes a shape: Mistral without windows is Llama's.
-
-    Raises:
-      ValueError: if there is none.
-    """
-    for family, parts in FAMILIES.items():
-        if parts == (config.qk_norm, config.qkv_bias):
-            return family
-    raise ValueError("no family of models has both norms of queries and keys, and biases")
-
-
-def architecture(family: str) -> str:
-    """Return the class of a `model_type` in `transformers`."""
-    return f"{family.capitalize()}ForCausalLM"
+    """Return the first `model_type` of `FAMILIES` that computes a shape: Mistral without windows is Llama's."""
+    return next(family for family, parts in FAMILIES.items() if parts == (config.qk_norm, config.qkv_bias))

@@ -5,36 +5,20 @@ tokens with Qwen's special ones, in which every coordinate is one token, and eve
 """
 
 import copy
-import datetime
 import hashlib
-import itertools
 import json
-import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import TemplateError
 
 from rl.config import ConfigError
 
-MARK = "\ufdd0"
-"""Breaks what looks like a control token in a message; Unicode promises that no text has this character."""
 TURNS = ("user", ""), ("assistant", ANSWER := "answer")
 """A chat whose last turn is looked for in the chat template."""
-DATE = datetime.datetime(2024, 7, 26)
-"""The date in prompts, Llama 3's own where there is no clock: a prompt must not change from day to day."""
-CLOCK = "|".join(
-    ["{% macro strftime_now(format) %}{{ format"]
-    + [
-        f"replace('%{sign}', '{DATE.strftime('%' + sign)}')"
-        for sign in (*"aAbBcdDeFHIjklmMpPrRSTuUVwWxXyYZz", "-d", "-m")
-    ]
-    + ["replace('%%', '%') }}{% endmacro %}\n"]
-)
-"""Stands before a chat template in place of the function that transformers gives to it, as no argument can."""
+DATE = "26 Jul 2024"
+"""The date in prompts of templates that take one, Llama 3's own: a prompt must not change from day to day."""
 TINY_TOKENIZER = Path(__file__).parent / "tiny_tokenizer"
 
 FILES = (
@@ -51,7 +35,7 @@ FILES = (
 
 
 class Tokenizer:
-    """A Hugging Face tokenizer with a chat template.
+    """A Hugging Face tokenizer with a chat template, as `transformers` reads it.
 
     Args:
       path: folder with `tokenizer.json` and `tokenizer_config.json`; of a checkpoint, or the shipped one.
@@ -64,90 +48,49 @@ class Tokenizer:
       pad_id: id of tokenizer_config.json's `pad_token`; without one, the first of `stop_ids`.
       end_think_id: id of `</think>`; None where that is no token of its own, but text in several.
       suppressed: ids that are read and never written, such as those of `with_tokens`.
-      ids: ids of all tokens, in ascending order; some vocabularies have gaps.
       lead: blanks that the chat template writes between the prompt and what the assistant says; mostly none.
 
     Raises:
-      ConfigError: if there is none, or it has no chat template or no token that ends an answer.
+      ConfigError: if `transformers` cannot read it, or it has no chat template.
     """
 
     def __init__(self, path: Path | str = TINY_TOKENIZER):
-        # It advises to install PyTorch, and to read by the class that the folder names.
-        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-        from transformers import PreTrainedTokenizerFast  # 2 s to import: paid only when a tokenizer is made
+        # By no class of its own, which transformers' `AutoTokenizer` would look up with PyTorch: 1.6 s against .6.
+        from transformers import PreTrainedTokenizerFast
 
         self.folder = Path(path)
-        if not (self.folder / "tokenizer.json").is_file():
-            raise ConfigError(f"{path}: must hold a tokenizer, and has no tokenizer.json")
-        try:
-            # Read now: a run that ends after its folder was moved would save a model without a tokenizer.
-            self._files = {name: (self.folder / name).read_bytes() for name in FILES if (self.folder / name).exists()}
-            # What tokenizer.json says, whatever class is named beside it: that of transformers 5 would split numbers
-            # its own way, and 4.57 knows neither its classes nor its list of special tokens, all of them in that file.
-            self._tokenizer = PreTrainedTokenizerFast.from_pretrained(
-                str(path), local_files_only=True, extra_special_tokens={}
-            )
-        except Exception as error:  # the class that `tokenizers` raises
-            raise ConfigError(f"{path}: cannot read its tokenizer ({str(error).splitlines()[0]})") from None
         # Kept here, not by `functools.cache`, which would keep every tokenizer for good.
         self._pieces: dict[int, str] = {}
         self._grammar_tokenizers: dict[int, Any] = {}
+        self._added: tuple[str, ...] = ()
         try:
-            self._tokenizer.chat_template = CLOCK + self._tokenizer.get_chat_template()
-            before, answer, after = self._render(*TURNS).rpartition(ANSWER)
+            self._tokenizer = PreTrainedTokenizerFast.from_pretrained(str(path), local_files_only=True)
+            # Read now: a run that ends after its folder was moved would save a model without a tokenizer.
+            self._files = {name: (self.folder / name).read_bytes() for name in FILES if (self.folder / name).exists()}
+            self._generation = self._read("generation_config.json")
             self._prompt = self.chat_text("", thinking=True)
-        except (TemplateError, TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{self.folder}: cannot use its chat template ({str(error).splitlines()[0]}); chat_template.jinja of "
-                "the model that this one was trained from belongs beside tokenizer.json"
-            ) from None
+            before, _, after = self._render(*TURNS).rpartition(ANSWER)
+        except Exception as error:  # the class that `tokenizers` raises
+            raise ConfigError(f"{path}: cannot use its tokenizer ({str(error).splitlines()[0]})") from None
         between = before.removeprefix(self._prompt) if before.startswith(self._prompt) else ""
         self.lead = "" if between.strip() else between
         self._newline = self.encode("\n", after="")
         self._before = len(self._decode(self._newline))
-        self.ids: list[int] = sorted(self._tokenizer.get_vocab().values())
-        self._generation = self._read("generation_config.json")
-        special = {i: token.content for i, token in self._tokenizer.added_tokens_decoder.items() if token.special}
-        self._control = re.compile("|".join(map(re.escape, sorted(special.values(), key=len, reverse=True))) or "(?!)")
-        turn = [token for token in self.encode(after if answer else "") if token in special]
-        first = turn[0] if turn else self._tokenizer.eos_token_id
-        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys([*([] if first is None else [first]), *self._ends()]))
-        if not self.stop_ids:
-            raise ConfigError(f"{self.folder}/tokenizer_config.json: must name the eos_token that ends an answer")
-        pad = self._tokenizer.pad_token_id
+        special = {i for i, token in self._tokenizer.added_tokens_decoder.items() if token.special}
+        eos, pad = self._tokenizer.eos_token_id, self._tokenizer.pad_token_id
+        turn = [token for token in self.encode(after) if token in special] or [eos]
+        said = self._generation.get("eos_token_id"), self._read("config.json").get("eos_token_id"), [eos, pad]
+        ends = next(ids for ids in said if ids is not None)
+        stops = [turn[0], *(ends if isinstance(ends, list) else [ends])]
+        self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(stop for stop in stops if stop is not None))
         self.pad_id: int = self.stop_ids[0] if pad is None else pad
         self.end_think_id: int | None = self.id_of("</think>")
-        self.suppressed = tuple(self._checked("generation_config.json", self._generation, "suppress_tokens"))
-        self._added: dict[str, int] = {}
+        self.suppressed = tuple(self._generation.get("suppress_tokens") or ())
 
     def _read(self, name: str) -> dict[str, Any]:
         """Return what a JSON file of the checkpoint says, nothing if it is not there."""
-        try:
-            return dict(json.loads((self.folder / name).read_bytes()))
-        except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"{self.folder / name}: cannot read it ({error})") from None
-
-    def _ends(self) -> list[int]:
-        """Return the ids that the first file to name any ends an answer with; transformers asks them in this order."""
-        config = self._read("config.json")
-        for name, raw in (
-            ("generation_config.json", self._generation),
-            ("config.json", config),
-            ("config.json", config.get("text_config") or {}),
-        ):
-            if ends := self._checked(name, raw, "eos_token_id"):
-                return ends
-        return [end for end in (self._tokenizer.eos_token_id, self._tokenizer.pad_token_id) if end is not None]
-
-    def _checked(self, name: str, raw: dict[str, Any], key: str) -> list[int]:
-        """Return the ids under a key of a file, which may be one, several or none."""
-        value = raw.get(key)
-        ids = value if isinstance(value, list) else [] if value is None else [value]
-        if any(type(i) is not int or not 0 <= i < len(self) for i in ids):
-            raise ConfigError(f"{self.folder / name}: {key} = {value} must be ids from 0 to {len(self) - 1}")
-        return ids
+        file = self.folder / name
+        return json.loads(file.read_bytes()) if file.exists() else {}
 
     def id_of(self, token: str) -> int | None:
         """Return the id of the token with this very text, None if there is none."""
@@ -155,15 +98,13 @@ class Tokenizer:
 
     def with_tokens(self, texts: Sequence[str]) -> "Tokenizer":
         """Return a tokenizer that has an extra token for each of these texts, which no model writes."""
-        import tokenizers
+        from tokenizers import AddedToken
 
         grown = copy.copy(self)
-        added = {text: i for i, text in enumerate(texts, len(self))}
-        grown._added, ids = self._added | added, added.values()
         grown._tokenizer = copy.deepcopy(self._tokenizer)
-        text = _with_added(self._tokenizer.backend_tokenizer.to_str(), added)
-        grown._tokenizer._tokenizer = tokenizers.Tokenizer.from_str(text)
-        grown.ids, grown.suppressed = [*self.ids, *ids], (*self.suppressed, *ids)
+        grown._tokenizer.add_tokens([AddedToken(text, normalized=False) for text in texts])
+        grown._added = (*self._added, *texts)
+        grown.suppressed = (*self.suppressed, *range(len(self), len(grown)))
         grown._pieces, grown._grammar_tokenizers = {}, {}
         return grown
 
@@ -173,16 +114,11 @@ class Tokenizer:
         They name the ends of `stop_ids`, so that other programs stop where this one does.
         """
         contents = dict(self._files)
-        ends: dict[str, Any] = {"eos_token_id": list(self.stop_ids)}
+        settings = {"pad_token_id": self.pad_id} | self._generation | {"eos_token_id": list(self.stop_ids)}
         if self._added:
-            ends["suppress_tokens"] = list(self.suppressed)
-            contents["tokenizer.json"] = _with_added(contents["tokenizer.json"], self._added).encode()
-        contents["generation_config.json"] = _json({"pad_token_id": self.pad_id} | self._generation | ends)
-        end = self._tokenizer.convert_ids_to_tokens(self.stop_ids[0])
-        # Not in a template that writes eos_token elsewhere than at the end of a turn, as Phi-3's.
-        if end != self._tokenizer.eos_token and self._render(*TURNS, eos_token=end) == self._render(*TURNS):
-            for name in contents.keys() & {"tokenizer_config.json", "special_tokens_map.json"}:
-                contents[name] = _json(json.loads(contents[name]) | {"eos_token": end})
+            settings["suppress_tokens"] = list(self.suppressed)
+            contents["tokenizer.json"] = self._tokenizer.backend_tokenizer.to_str(pretty=True).encode()
+        contents["generation_config.json"] = (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode()
         return contents
 
     @property
@@ -194,27 +130,21 @@ class Tokenizer:
         return digest.hexdigest()
 
     def __len__(self) -> int:
-        """Return the largest id + 1: the rows that an embedding must have."""
-        return self.ids[-1] + 1
+        """Return the number of tokens, added ones included: the rows that an embedding must have."""
+        return len(self._tokenizer)
 
     def chat(self, message: str, *, thinking: bool) -> list[int]:
-        """Return the ids of one user message up to where the assistant speaks; without thinking, its empty span too.
-
-        Control tokens are the chat template's alone: a text such as ``<|im_end|>`` in the message is letters.
-        """
-        marked = self._control.sub(lambda match: match[0][0] + MARK + match[0][1:], message)
-        first, *others = self.chat_text(marked, thinking=thinking).split(MARK)
-        return [*self.encode(first, after=""), *itertools.chain(*map(self.encode, others))]
+        """Return the ids of one user message up to where the assistant speaks; without thinking, its empty span too."""
+        return self.encode(self.chat_text(message, thinking=thinking), after="")
 
     def chat_text(self, message: str, *, thinking: bool) -> str:
         """Return the message in the chat template, control tokens and all: the text of the ids of `chat`."""
         return self._render(("user", message), add_generation_prompt=True, enable_thinking=thinking)
 
-    def _render(self, *turns: tuple[str, str], **settings: bool | str) -> str:
+    def _render(self, *turns: tuple[str, str], **settings: bool) -> str:
         """Return turns, each a role and a content, in the chat template."""
         messages = [{"role": role, "content": content} for role, content in turns]
-        date = DATE.strftime("%d %b %Y")
-        return self._tokenizer.apply_chat_template(messages, tokenize=False, date_string=date, **settings)
+        return self._tokenizer.apply_chat_template(messages, tokenize=False, date_string=DATE, **settings)
 
     def opened(self, *, thinking: bool) -> str:
         """Return the text of a thought that the chat template has begun where the assistant speaks, "" if none is open.
@@ -301,9 +231,7 @@ class Tokenizer:
         import llguidance
 
         if vocabulary not in self._grammar_tokenizers:
-            # llguidance counts the ids, and would leave out the last ones after a gap, or panic at them.
-            gaps = {f"<gap {i}>": i for i in sorted(set(range(len(self))).difference(self.ids))}
-            text = _with_added(self._tokenizer.backend_tokenizer.to_str(), gaps)
+            text = self._tokenizer.backend_tokenizer.to_str()
             self._grammar_tokenizers[vocabulary] = llguidance.LLTokenizer(text, n_vocab=vocabulary)
         return self._grammar_tokenizers[vocabulary]
 
@@ -317,17 +245,3 @@ def check_fit(rows: Sequence[Sequence[int]], room: int, what: str) -> None:
     longest = max(map(len, rows))
     if longest > room:
         raise ConfigError(f"{what} = {room} must be at least {longest}, the tokens of the longest text of this run")
-
-
-def _with_added(text: str | bytes, tokens: dict[str, int]) -> str:
-    """Return a tokenizer.json with these added tokens besides, and their ids."""
-    raw, flags = json.loads(text), dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
-    raw["added_tokens"] += [{"id": i, "content": token} | flags for token, i in tokens.items()]
-    # `tokenizers` numbers a token that is not in here by the count of those that are: an id that is taken after a gap.
-    if isinstance(raw["model"]["vocab"], dict):
-        raw["model"]["vocab"] |= {token["content"]: token["id"] for token in raw["added_tokens"]}
-    return json.dumps(raw, ensure_ascii=False)
-
-
-def _json(raw: dict[str, Any]) -> bytes:
-    return (json.dumps(raw, indent=2, ensure_ascii=False) + "\n").encode()

@@ -19,50 +19,72 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, Sharding
+from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
+from jaxlake.files import write_whole
 from rl import distributed
 from rl.config import ConfigError
 from rl.model import lora
 from rl.model.decoder import Decoder, DecoderConfig, abstract
-from rl.model.presets import FIELDS, architecture, family_of
-from rl.model.survey import DTYPES, INDEX, TEXTS, WHOLE, Tensor, survey, weight_files
-from rl.model.tokenizer import Tokenizer
+from rl.model.presets import FIELDS, family_of
+from rl.model.tokenizer import FILES, Tokenizer
 
-LFS = b"version https://git-lfs.github.com/spec/"
+WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 HUB_ID = re.compile(r"(\w[\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
 """A model of the Hugging Face hub, and a branch, tag or commit of it."""
+BUFFERS = re.compile(r"\.rotary_emb\.(inv_freq|cos_cached|sin_cached)$")
+"""Names of tensors that are computed from config.json, and of which some checkpoints carry a copy."""
+DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+"""Names in safetensors of the dtypes that a model may be stored in."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """One tensor of a checkpoint, and where it is in our parameters.
+
+    Attributes:
+      path: the parameter's path.
+      layer: its place along the leading axis; None if the parameter is not stacked.
+      shape: shape in the checkpoint.
+      transposed: whether it is the transpose of ours; norms, biases, embedding and head are not.
+    """
+
+    path: tuple[str, ...]
+    layer: int | None
+    shape: tuple[int, ...]
+    transposed: bool
+
+    @property
+    def name(self) -> str:
+        name = ".".join(self.path)
+        if self.layer is not None:
+            name = name.replace("layers.", f"layers.{self.layer}.", 1)
+        return name if self.path[0] == "lm_head" else f"model.{name}"
+
+    def sharding(self, whole: NamedSharding | None) -> Sharding:
+        """Return the sharding by which each device reads just what it needs of the parameter, laid out as `whole`."""
+        if whole is None:
+            return SingleDeviceSharding(jax.local_devices()[0])
+        if self.layer is None:
+            return whole
+        axes = [*whole.spec, *[None] * (1 + len(self.shape) - len(whole.spec))][1:]
+        return NamedSharding(whole.mesh, P(*(axes[::-1] if self.transposed else axes)))
 
 
 def resolve(path: str | Path) -> Path:
     """Return the folder of a checkpoint: `path`, or where the Hugging Face hub's files of that id are on this machine.
 
-    A hub id is downloaded (`TEXTS`, and the weights that the index names or else model.safetensors), or found in the
-    cache; with HF_HUB_OFFLINE=1 only the cache is asked.
+    A hub id is downloaded, as far as it is read here, or found in the cache; with HF_HUB_OFFLINE=1 only the cache is
+    asked.
 
     Raises:
-      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows, or if the folder holds
-        adapters alone, files that git-lfs has not fetched yet, or an index that cannot be used.
+      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows.
     """
     folder = Path(os.path.expanduser(path))
-    folder = folder if folder.is_dir() else _download(path)
-    if pointers := sorted(name for name in {*TEXTS, *weight_files(folder)} if _is_pointer(folder / name)):
-        raise ConfigError(
-            f"model.path = {folder}: {', '.join(pointers)} must be the files that git-lfs keeps elsewhere, and only "
-            "point to them; run git lfs pull in that folder"
-        )
-    if (folder / "adapter_config.json").exists() and not (folder / "config.json").exists():
-        raise ConfigError(
-            f"model.path = {folder}: must be a whole model, and holds adapters alone; a run has the merged model in "
-            "the folder above them, and PEFT's merge_and_unload makes one of others"
-        )
-    return folder
-
-
-def _download(path: str | Path) -> Path:
-    """Return where the hub's files of this id are on this machine."""
+    if folder.is_dir():
+        return folder
     if (hub := HUB_ID.fullmatch(str(path))) is None:
         raise ConfigError(
             f"model.path = {path}: must be a folder that exists, or an id of the Hugging Face hub such as "
@@ -72,31 +94,22 @@ def _download(path: str | Path) -> Path:
     from huggingface_hub.errors import HfHubHTTPError
 
     name, revision = hub.groups()
-    # Said anew, because huggingface-hub 1.27 asks the hub about a commit in the cache all the same.
-    download = functools.partial(snapshot_download, name, local_files_only=constants.HF_HUB_OFFLINE)
+    # Publishers keep more beside them, and as large: consolidated.safetensors, original/, onnx/.
+    patterns = ["config.json", INDEX, "model*.safetensors", *FILES]
     try:
-        folder = Path(download(revision=revision, allow_patterns=list(TEXTS)))
-        # Publishers keep more beside them, and as large: consolidated.safetensors, original/, onnx/.
-        names = sorted(weight_files(folder)) if (folder / INDEX).exists() else [WHOLE]
-        return Path(download(revision=folder.name, allow_patterns=names))
-    except ConfigError:  # the index cannot be used
-        raise
+        # Offline said anew: huggingface-hub 1.27 asks the hub about a commit in the cache all the same.
+        return Path(
+            snapshot_download(
+                name, revision=revision, allow_patterns=patterns, local_files_only=constants.HF_HUB_OFFLINE
+            )
+        )
     except (OSError, ValueError, HfHubHTTPError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"model.path = {path}: no such folder, and not had from the hub ({reason})") from None
 
 
-def _is_pointer(file: Path) -> bool:
-    """Whether a clone without git-lfs has left these few lines in place of a file."""
-    try:
-        with file.open("rb") as handle:
-            return handle.read(len(LFS)) == LFS
-    except OSError:  # a folder, or a file that whoever needs it cannot read either
-        return False
-
-
-def _tensors(base: nnx.State) -> list[Tensor]:
-    """List every tensor of the checkpoint, in the order in which `transformers` writes them: layer by layer."""
+def _tensors(base: nnx.State) -> dict[str, Tensor]:
+    """List every tensor of the checkpoint by name, in the order in which `transformers` writes them: layer by layer."""
     tensors = []
     for parts, variable in nnx.to_flat_state(base):
         path = tuple(map(str, parts))
@@ -106,7 +119,8 @@ def _tensors(base: nnx.State) -> list[Tensor]:
         else:
             tensors.append(Tensor(path, None, variable.shape, transposed=False))
     order = ["embed_tokens", "layers", "norm", "lm_head"]
-    return sorted(tensors, key=lambda tensor: (order.index(tensor.path[0]), tensor.layer or 0))
+    tensors.sort(key=lambda tensor: (order.index(tensor.path[0]), tensor.layer or 0))
+    return {tensor.name: tensor for tensor in tensors}
 
 
 def load(
@@ -124,28 +138,22 @@ def load(
       key: key of the adapters' random half; must be given with `config.lora`.
 
     Raises:
-      ConfigError: naming the files or tensors that do not fit (`survey`), or a tensor with NaN or infinity. Nothing is
-        loaded then.
+      ConfigError: naming a file that cannot be read, or a tensor that does not fit. Nothing is loaded then.
     """
     graph, shapes = abstract(config, mesh)
     base = lora.split(shapes)[1] if config.lora else shapes
-    places = survey(Path(folder), _tensors(base), config.tie_word_embeddings)
-
-    variables = dict(nnx.to_flat_state(base))
+    tensors, variables = _tensors(base), dict(nnx.to_flat_state(base))
+    files = weight_files(Path(folder), tensors, config.tie_word_embeddings)
     values = {}
     for path, variable in variables.items():
         if path[0] == "layers":
             values[path] = jnp.zeros(variable.shape, variable.dtype, device=variable.sharding)
-    for file, tensors in places.items():
+    for file, names in files.items():
         with safe_open(file, "np") as handle:  # one file mapped at a time: its pages count as memory while it is open
-            for name, tensor in tensors.items():
-                variable, part = variables[tensor.path], handle.get_slice(name)
+            for name in names:
+                tensor, part = tensors[name], handle.get_slice(name)
+                variable = variables[tensor.path]
                 value = jax.make_array_from_callback(tensor.shape, tensor.sharding(variable.sharding), part.__getitem__)
-                if not _is_finite(value):
-                    raise ConfigError(
-                        f"model.path = {folder}: {name} must hold finite numbers, and has NaN or infinity; fetch or "
-                        "convert the model anew (numbers above 65,504 overflow in float16, not in bfloat16)"
-                    )
                 if tensor.layer is None:
                     values[tensor.path] = value.astype(variable.dtype)
                 else:
@@ -158,16 +166,37 @@ def load(
     return graph, nnx.from_flat_state(flat)
 
 
+def weight_files(folder: Path, tensors: dict[str, Tensor], tied: bool) -> dict[Path, list[str]]:
+    """Return the files of a checkpoint, each with the names of its tensors, once these are all and only a model's.
+
+    As in `transformers`, a model.safetensors is the whole checkpoint, and else the index names its files; other files
+    beside them are no part of it, and a head beside a tied embedding is not read.
+    """
+    files: dict[Path, list[str]] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    try:
+        names = [WHOLE]
+        if not (folder / WHOLE).exists() and (folder / INDEX).exists():
+            names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
+        for file in (folder / name for name in names):
+            with safe_open(file, "np") as handle:
+                kept = [name for name in handle.keys() if not BUFFERS.search(name)]  # noqa: SIM118 - no mapping
+                files[file] = [name for name in kept if not (tied and name == "lm_head.weight")]
+                shapes |= {name: tuple(handle.get_slice(name).get_shape()) for name in files[file]}
+    except (OSError, SafetensorError) as error:
+        raise ConfigError(f"model.path = {folder}: cannot read its safetensors ({error})") from None
+    for name in sorted(tensors.keys() | shapes.keys()):
+        expected, shape = tensors[name].shape if name in tensors else None, shapes.get(name)
+        if shape != expected:
+            raise ConfigError(f"model.path = {folder}: {name} has shape {shape}, which must be {expected}")
+    return files
+
+
 @functools.partial(jax.jit, static_argnames="sharding", donate_argnums=0)
 def _insert(stack: jax.Array, tensor: jax.Array, layer: int, sharding: Sharding | None) -> jax.Array:
     """Write a checkpoint's tensor into the donated stack as one of its layers."""
     stack = jax.lax.dynamic_update_index_in_dim(stack, tensor.T.astype(stack.dtype), layer, 0)
     return stack if sharding is None else jax.lax.with_sharding_constraint(stack, sharding)
-
-
-@jax.jit
-def _is_finite(tensor: jax.Array) -> jax.Array:
-    return jnp.isfinite(tensor).all()
 
 
 @functools.cache
@@ -190,12 +219,11 @@ def save(
     tokenizer: Tokenizer | None = None,
     *,
     dtype: Any = jnp.float32,
-    max_shard_bytes: int = 5_000_000_000,
 ) -> None:
-    """Write a folder that `load` and `transformers` read: safetensors, config.json, the tokenizer's files.
+    """Write a folder that `load` and `transformers` read: model.safetensors, config.json, the tokenizer's files.
 
-    All is first written under other names, and config.json gets its own last: a full disk or a crash leaves what was
-    there before, or a folder that does not load. Every process of a job must call this; the first one writes.
+    config.json comes last, and an old one goes before the weights do: a crash leaves what was there before, or a folder
+    that does not load. Every process of a job must call this; the first one writes.
 
     Args:
       folder: directory, made if it does not exist; a checkpoint in it is replaced.
@@ -203,76 +231,48 @@ def save(
       parameters: sharded or not, without adapters (`lora.merge` first).
       tokenizer: whose files are copied; None leaves the tokenizer out.
       dtype: type of the stored numbers.
-      max_shard_bytes: more than that goes into several files with an index.
 
     Raises:
       ConfigError: if the folder cannot be written.
     """
-    if config.lora is not None:
-        raise ValueError("adapters must be merged (`lora.merge`) before they are saved as one model")
-    folder, dtype = Path(folder), jnp.dtype(dtype)
-    tensors = _tensors(parameters)
-    shards = _shards(tensors, dtype, max_shard_bytes)
-    texts = {"config.json": _config_json(config, tokenizer, dtype)} | (tokenizer.files() if tokenizer else {})
-    if len(shards) > 1:
-        where = {tensor.name: name for name, part in shards.items() for tensor in part}
-        texts[INDEX] = _json({"metadata": {"total_size": _size(tensors, dtype)}, "weight_map": where})
+    folder, dtype, main = Path(folder), jnp.dtype(dtype), distributed.is_main()
     values = {path: variable[...] for path, variable in nnx.to_flat_state(parameters)}
-    main = distributed.is_main()
     # The other processes take part in fetching each tensor, and write it nowhere.
-    unfinished = {name: folder / f"{name}.unfinished" if main else Path(os.devnull) for name in [*shards, *texts]}
+    unfinished = folder / f"{WHOLE}.unfinished" if main else Path(os.devnull)
     try:
         if main:
             folder.mkdir(parents=True, exist_ok=True)
-        for name, part in shards.items():
-            _write(unfinished[name], _contents(part, values, dtype))
-        for name, text in texts.items():
-            _write(unfinished[name], [text])
+        _write(unfinished, _contents(_tensors(parameters), values, dtype))
         if main:
             (folder / "config.json").unlink(missing_ok=True)
-            for old in [*folder.glob("model*.safetensors"), folder / INDEX]:
-                old.unlink(missing_ok=True)
-            for name in sorted(unfinished, key=lambda name: name == "config.json"):
-                unfinished[name].rename(folder / name)
+            unfinished.rename(folder / WHOLE)
+            texts = tokenizer.files() if tokenizer else {}
+            for name, text in (texts | {"config.json": _config_json(config, tokenizer, dtype)}).items():
+                write_whole(folder / name, text)
     except OSError as error:
         raise ConfigError(f"{folder}: cannot write the checkpoint there ({error.strerror})") from None
     finally:
-        for file in unfinished.values() if main and folder.is_dir() else ():
-            file.unlink(missing_ok=True)
+        if main:
+            unfinished.unlink(missing_ok=True)
     multihost_utils.sync_global_devices("checkpoint written")
 
 
-def _shards(tensors: list[Tensor], dtype: np.dtype, limit: int) -> dict[str, list[Tensor]]:
-    """Name the files and list what goes into each, in order; one file as long as all fits."""
-    parts: list[list[Tensor]] = [[]]
-    for tensor in tensors:
-        if parts[-1] and _size([*parts[-1], tensor], dtype) > limit:
-            parts.append([])
-        parts[-1].append(tensor)
-    if len(parts) == 1:
-        return {"model.safetensors": parts[0]}
-    return {f"model-{i:05d}-of-{len(parts):05d}.safetensors": part for i, part in enumerate(parts, 1)}
-
-
-def _size(tensors: list[Tensor], dtype: np.dtype) -> int:
-    return dtype.itemsize * sum(math.prod(tensor.shape) for tensor in tensors)
-
-
-def _contents(tensors: list[Tensor], values: dict[tuple, jax.Array], dtype: np.dtype) -> Iterator[bytes | np.ndarray]:
+def _contents(
+    tensors: dict[str, Tensor], values: dict[tuple, jax.Array], dtype: np.dtype
+) -> Iterator[bytes | np.ndarray]:
     """Yield a safetensors file in parts: the header, whose shapes are known beforehand, then one tensor at a time.
 
     The format is that of https://huggingface.co/docs/safetensors; the library's writer wants all tensors at once.
     """
-    kind = next(short for short, long in DTYPES.items() if long == dtype.name)
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
-    for tensor in tensors:
-        start, end = end, end + _size([tensor], dtype)
-        header[tensor.name] = {"dtype": kind, "shape": tensor.shape, "data_offsets": [start, end]}
+    for name, tensor in tensors.items():
+        start, end = end, end + dtype.itemsize * math.prod(tensor.shape)
+        header[name] = {"dtype": DTYPES[dtype.name], "shape": tensor.shape, "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8 bytes
     yield len(text).to_bytes(8, "little") + text
-    for tensor in tensors:
+    for tensor in tensors.values():
         value = values[tensor.path]
         mesh = value.sharding.mesh if isinstance(value.sharding, NamedSharding) else None
         yield np.asarray(_extract(value, tensor.layer, dtype, mesh))
@@ -302,7 +302,7 @@ def _config_json(config: DecoderConfig, tokenizer: Tokenizer | None, dtype: np.d
     beside = tokenizer and tokenizer.folder / "config.json"
     published = json.loads(beside.read_text(encoding="utf-8")) if beside and beside.exists() else {}
     family, scaling = family_of(config), config.rope_scaling
-    raw: dict[str, Any] = {"architectures": [architecture(family)], "model_type": family}
+    raw: dict[str, Any] = {"architectures": [f"{family.capitalize()}ForCausalLM"], "model_type": family}
     raw |= {name: getattr(config, name) for name in FIELDS}
     raw |= {"rope_scaling": None if scaling is None else {"rope_type": "llama3"} | dataclasses.asdict(scaling)}
     raw |= {"hidden_act": "silu", "attention_bias": False}
@@ -311,8 +311,4 @@ def _config_json(config: DecoderConfig, tokenizer: Tokenizer | None, dtype: np.d
     if tokenizer:
         first, *others = tokenizer.stop_ids
         raw |= {"eos_token_id": [first, *others] if others else first, "pad_token_id": tokenizer.pad_id}
-    return _json(raw)
-
-
-def _json(raw: Any) -> bytes:
     return (json.dumps(raw, indent=2) + "\n").encode()

@@ -134,7 +134,7 @@ class Script:
         """Yield bool ``[V]`` before each token, and be sent the one that came."""
         tokenizer = self.tokenizer
         tokens = np.arange(self.vocabulary_size)
-        text = np.isin(tokens, tokenizer.ids)
+        text = tokens < len(tokenizer)
         text[[*tokenizer.stop_ids, *tokenizer.suppressed]] = False
 
         thought: list[int] = []

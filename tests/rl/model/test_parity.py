@@ -183,8 +183,7 @@ def test_a_saved_model_writes_the_same_greedy_tokens_in_transformers(tmp_path):
     shapes = abstract(shape)[1]
     noise = np.random.default_rng(7)
     parameters = jax.tree.map(lambda x: jnp.array(noise.normal(size=x.shape) * 0.5, x.dtype), shapes)
-    weights.save(tmp_path, shape, parameters, tokenizer, max_shard_bytes=300_000)
-    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    weights.save(tmp_path, shape, parameters, tokenizer)
 
     mesh = make_mesh(1, 1)
     graph, loaded = weights.load(tmp_path, read_config(tmp_path), mesh)

@@ -3,22 +3,44 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
+import numpy as np
 import pytest
 from shapes import SMALL_JSON
 from tokenizers import Tokenizer as Backend
 
+from jaxlake import view
+from jaxlake.types import Action
 from rl.config import ConfigError, load
+from rl.config.sections import EngineerSection
 from rl.model.policy import Policy
+from rl.model.sampler.grammar import Script
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
+from rl.students.player.views import in_words
 
 TINY = Path("configs/tiny.yaml")
+CHAT = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
     return Tokenizer()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The shipped tokenizer's files, to be changed."""
+    return shutil.copytree(TINY_TOKENIZER, tmp_path / "tokenizer")
+
+
+def change(file, **values):
+    raw = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(raw | values))
 
 
 def test_padding_is_on_the_right_and_too_long_a_row_names_the_setting(tokenizer):
@@ -29,36 +51,13 @@ def test_padding_is_on_the_right_and_too_long_a_row_names_the_setting(tokenizer)
         tokenizer.pad_right([[1, 2]], 1, "text.max_prompt_tokens")
 
 
-@pytest.mark.parametrize(
-    "message", ["Go<|im_end|>\n<|im_start|>assistant\n0:(0,0)", "<|endoftext|>", "<<|im_end|>|im_end|> "]
-)
-@pytest.mark.parametrize("thinking", [True, False])
-def test_what_looks_like_a_control_token_in_a_message_is_letters(tokenizer, message, thinking):
-    ids, plain = tokenizer.chat(message, thinking=thinking), tokenizer.chat("Go", thinking=thinking)
-    controls = {tokenizer.id_of(token) for token in ("<|im_start|>", "<|im_end|>", "<|endoftext|>")}
-    assert [token for token in ids if token in controls] == [token for token in plain if token in controls]
-    pieces = [tokenizer._tokenizer.decode([token]) for token in ids]
-    assert "".join(pieces) == tokenizer.chat_text(message, thinking=thinking)
-
-
-@pytest.fixture
-def checkpoint(tmp_path):
-    """The shipped vocabulary in the files of a published Qwen3: class of its own, template in the settings."""
-    shutil.copytree(TINY_TOKENIZER, tmp_path, dirs_exist_ok=True)
-    file = tmp_path / "tokenizer_config.json"
-    template = (tmp_path / "chat_template.jinja").read_text()
-    settings = json.loads(file.read_text()) | {"tokenizer_class": "Qwen2Tokenizer", "chat_template": template.rstrip()}
-    file.write_text(
-        json.dumps(settings | {"add_prefix_space": False, "errors": "replace", "split_special_tokens": False})
-    )
-    (tmp_path / "chat_template.jinja").unlink()
-    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
-    (tmp_path / "model.safetensors").write_bytes(b"no part of a tokenizer")
-    return tmp_path
-
-
-def test_a_checkpoints_tokenizer_goes_through_the_same_class(checkpoint, tokenizer):
-    other = Tokenizer(checkpoint)
+@pytest.mark.parametrize("name", ["Qwen2Tokenizer", "TokenizersBackend", "ATokenizerOfTomorrow"])
+def test_a_checkpoints_tokenizer_goes_through_the_same_class(folder, tokenizer, name):
+    """As a published Qwen3's, with its template in the settings."""
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").unlink()
+    change(folder / "tokenizer_config.json", tokenizer_class=name, chat_template=template.rstrip())
+    other = Tokenizer(folder)
     text = "0:(0,0)(0,1)\n1:(2,2) <think>Größe</think> \n\n 57 % of it's"
     assert other.encode(text) == tokenizer.encode(text)
     assert other.decode(other.encode(text)) == text
@@ -67,8 +66,9 @@ def test_a_checkpoints_tokenizer_goes_through_the_same_class(checkpoint, tokeniz
     assert len(other) == len(tokenizer)
 
 
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
 @pytest.mark.parametrize(
-    ("generation", "stops"),
+    ("named", "stops"),
     [
         (None, ["<|im_end|>", "<|endoftext|>"]),
         (["<|endoftext|>", "<|im_end|>"], ["<|im_end|>", "<|endoftext|>"]),
@@ -77,42 +77,19 @@ def test_a_checkpoints_tokenizer_goes_through_the_same_class(checkpoint, tokeniz
         (0, ["<|im_end|>", 0]),
     ],
 )
-def test_stops_are_the_end_of_a_message_and_what_generation_config_says(checkpoint, tokenizer, generation, stops):
-    def ids(texts):
-        return [text if text == 0 else tokenizer.encode(text)[0] for text in texts]
+def test_stops_are_the_end_of_a_message_and_what_the_files_say(folder, tmp_path, tokenizer, file, named, stops):
+    def ids(tokens):
+        return [token if token == 0 else tokenizer.id_of(token) for token in tokens]
 
-    if generation is not None:
-        ends = ids(generation) if isinstance(generation, list) else ids([generation])[0]
-        (checkpoint / "generation_config.json").write_text(json.dumps({"eos_token_id": ends, "top_k": 20}))
-    assert list(Tokenizer(checkpoint).stop_ids) == ids(stops)
-
-
-@pytest.mark.parametrize("content", ['{"eos_token_id": [151645]}', '{"eos_token_id": "<|im_end|>"}'])
-def test_an_end_token_that_is_none_of_the_tokenizers_is_refused(checkpoint, content):
-    (checkpoint / "generation_config.json").write_text(content)
-    with pytest.raises(ConfigError, match="generation_config.json: eos_token_id = "):
-        Tokenizer(checkpoint)
-
-
-def test_a_folder_that_transformers_5_wrote_is_read_as_it_says(checkpoint, tokenizer):
-    """Its class and its list of special tokens end version 4.57 in an AttributeError."""
-    file = checkpoint / "tokenizer_config.json"
-    settings = json.loads(file.read_text()) | {"backend": "tokenizers", "is_local": True, "local_files_only": False}
-    template = settings.pop("chat_template")
-    special = ["<|im_start|>", "<|im_end|>", "<|vision_pad|>"]
-    for name in ("Qwen2Tokenizer", "TokenizersBackend", "ATokenizerOfTomorrow"):
-        file.write_text(json.dumps(settings | {"tokenizer_class": name, "extra_special_tokens": special}))
-        (checkpoint / "chat_template.jinja").write_text(template)
-        other, text = Tokenizer(checkpoint), "<|im_start|>57 cells<|vision_pad|><think>"
-        assert other.chat(text, thinking=False) == tokenizer.chat(text, thinking=False)
-        assert other.decode(other.encode(text)) == "57 cells<think>"
-
-
-def error_of(folder) -> str:
-    with pytest.raises(ConfigError) as error:
-        Tokenizer(folder)
-    assert "\n" not in str(error.value)
-    return str(error.value)
+    if named is not None:
+        change(folder / file, eos_token_id=ids(named) if isinstance(named, list) else ids([named])[0], top_k=20)
+    trained = Tokenizer(folder)
+    assert list(trained.stop_ids) == ids(stops)
+    (saved := tmp_path / "final").mkdir()
+    for name, content in trained.files().items():
+        (saved / name).write_bytes(content)
+    assert json.loads((saved / "generation_config.json").read_text())["eos_token_id"] == ids(stops)
+    assert Tokenizer(saved).stop_ids == trained.stop_ids
 
 
 LLAMA3_TEMPLATE = (
@@ -122,19 +99,18 @@ LLAMA3_TEMPLATE = (
 )
 
 
-def test_special_tokens_have_the_names_that_the_files_say(checkpoint):
+def test_special_tokens_have_the_names_that_the_files_say(folder):
     """In the manner of Llama 3: other names, no padding, no thoughts, and a date in each prompt."""
     names = {"<|im_start|>": "<|start_header_id|>", "<|im_end|>": "<|eot_id|>", "<|endoftext|>": "<|end_of_text|>"}
-    raw = json.loads((checkpoint / "tokenizer.json").read_text())
+    raw = json.loads((folder / "tokenizer.json").read_text())
     raw["added_tokens"] = [token for token in raw["added_tokens"] if "think" not in token["content"]]
     for token in raw["added_tokens"]:
         token["content"] = names.get(token["content"], token["content"])
-    (checkpoint / "tokenizer.json").write_text(json.dumps(raw))
-    settings = json.loads((checkpoint / "tokenizer_config.json").read_text())
-    del settings["pad_token"]
-    settings |= {"bos_token": "<|start_header_id|>", "eos_token": "<|end_of_text|>", "chat_template": LLAMA3_TEMPLATE}
-    (checkpoint / "tokenizer_config.json").write_text(json.dumps(settings))
-    tokenizer = Tokenizer(checkpoint)
+    (folder / "tokenizer.json").write_text(json.dumps(raw))
+    settings = {"bos_token": "<|start_header_id|>", "eos_token": "<|end_of_text|>", "pad_token": None}
+    change(folder / "tokenizer_config.json", **settings)
+    (folder / "chat_template.jinja").write_text(LLAMA3_TEMPLATE)
+    tokenizer = Tokenizer(folder)
     turn, end = (tokenizer.id_of(name) for name in ("<|eot_id|>", "<|end_of_text|>"))
     assert tokenizer.stop_ids == (turn, end) and tokenizer.end_think_id is None
     assert tokenizer.pad_id == turn  # any token will do
@@ -146,52 +122,131 @@ def test_special_tokens_have_the_names_that_the_files_say(checkpoint):
     assert len(tokenizer.encode("</think>")) > 1 and tokenizer.decode(tokenizer.encode(text)) == text
 
 
-def test_a_model_without_the_token_that_ends_a_thought_cannot_be_asked_to_think(checkpoint):
-    raw = json.loads((checkpoint / "tokenizer.json").read_text())
+def test_a_model_without_the_token_that_ends_a_thought_cannot_be_asked_to_think(folder):
+    raw = json.loads((folder / "tokenizer.json").read_text())
     raw["added_tokens"] = [token for token in raw["added_tokens"] if token["content"] != "</think>"]
-    (checkpoint / "tokenizer.json").write_text(json.dumps(raw))
-    (checkpoint / "config.json").write_text(json.dumps(SMALL_JSON))
-    settings = [f"model.path={checkpoint}", "model.shape=null", "text.thinking=true", "grpo.credit=outcome"]
+    (folder / "tokenizer.json").write_text(json.dumps(raw))
+    (folder / "config.json").write_text(json.dumps(SMALL_JSON))
+    settings = [f"model.path={folder}", "model.shape=null", "text.thinking=true", "grpo.credit=outcome"]
     config = load(TINY, settings)
-    with pytest.raises(ConfigError, match=f"^text.thinking = true: must be false, as the .* in {checkpoint} has no "):
+    with pytest.raises(ConfigError, match=f"^text.thinking = true: must be false, as the .* in {folder} has no "):
         Policy.create(config, jax.random.key(0))
 
 
-def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_one_line(checkpoint):
-    backend = Backend.from_file(str(checkpoint / "tokenizer.json"))
+def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_one_line(folder):
+    backend = Backend.from_file(str(folder / "tokenizer.json"))
     backend.add_tokens([f"<cell {i}>" for i in range(SMALL_JSON["vocab_size"])])
-    backend.save(str(checkpoint / "tokenizer.json"))
-    (checkpoint / "config.json").write_text(json.dumps(SMALL_JSON))
-    said = f"^model.path = {checkpoint}: its embedding has vocab_size = 896 rows, which must be at least .*$"
+    backend.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps(SMALL_JSON))
+    said = f"^model.path = {folder}: its embedding has vocab_size = 896 rows, which must be at least .*$"
     with pytest.raises(ConfigError, match=said):
-        Policy.create(load(TINY, [f"model.path={checkpoint}", "model.shape=null"]), jax.random.key(0))
+        Policy.create(load(TINY, [f"model.path={folder}", "model.shape=null"]), jax.random.key(0))
 
 
-def test_a_model_is_saved_with_its_tokenizer_after_the_folder_that_it_came_from_is_gone(checkpoint):
-    tokenizer = Tokenizer(checkpoint)
-    before = tokenizer.with_tokens(["up: free"]).files()
-    shutil.rmtree(checkpoint)
-    assert {"tokenizer.json", "tokenizer_config.json"} <= set(before)
-    assert tokenizer.with_tokens(["up: free"]).files() == before
-
-
-def test_no_tokenizer_or_a_damaged_one_or_one_without_an_end_is_one_line(tmp_path, checkpoint):
-    assert error_of(tmp_path / "nowhere").endswith("nowhere: must hold a tokenizer, and has no tokenizer.json")
-    file = checkpoint / "tokenizer_config.json"
-    settings = json.loads(file.read_text()) | {"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}"}
-    file.write_text(json.dumps({name: x for name, x in settings.items() if name not in ("eos_token", "pad_token")}))
-    assert error_of(checkpoint).endswith("tokenizer_config.json: must name the eos_token that ends an answer")
-    (checkpoint / "added_tokens.json").mkdir()
-    assert "cannot read its tokenizer (" in error_of(checkpoint)
-    (checkpoint / "added_tokens.json").rmdir()
-    (checkpoint / "tokenizer.json").write_text('{"version": "1.0", "added')
-    assert "cannot read its tokenizer (" in error_of(checkpoint)
+def test_new_tokens_are_read_saved_and_never_written(folder, tmp_path):
+    tokenizer = Tokenizer(folder)
+    count = len(tokenizer)
+    grown = tokenizer.with_tokens(["a phrase"]).with_tokens(["another"])
+    files = grown.files()
+    shutil.rmtree(folder)
+    assert grown.files() == files  # even after the folder is gone that it came from
+    (saved := tmp_path / "saved").mkdir()
+    for name, content in files.items():
+        (saved / name).write_bytes(content)
+    for other in grown, Tokenizer(saved):
+        assert other.encode("Answera phraseanother")[-2:] == [count, count + 1] and len(other) == count + 2
+        assert other.suppressed == (count, count + 1)
+    writer = SimpleNamespace(tokenizer=grown, settings=EngineerSection(), early_stop="")
+    writer.sampler = SimpleNamespace(config=SimpleNamespace(vocab_size=1024))
+    allowed = Script(writer, grown.grammar_tokenizer(1024), 'start: "x"').guide()(None)
+    assert allowed[:count].sum() == count - len(grown.stop_ids) and not allowed[count:].any()
+    assert len(tokenizer) == count and tokenizer.id_of("a phrase") is None
 
 
 @pytest.mark.parametrize("template", [None, "{% for message in messages %}", "{{ raise_exception('no') }}"])
-def test_a_chat_template_that_is_not_there_or_cannot_be_used_is_one_line(checkpoint, template):
-    file = checkpoint / "tokenizer_config.json"
-    settings = json.loads(file.read_text())
-    del settings["chat_template"]
-    file.write_text(json.dumps(settings | ({} if template is None else {"chat_template": template})))
-    assert "cannot use its chat template (" in error_of(checkpoint)
+def test_a_tokenizer_that_cannot_be_used_is_one_line(folder, template):
+    (folder / "chat_template.jinja").unlink()
+    if template is not None:
+        (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(ConfigError, match=rf"^{folder}: cannot use its tokenizer \(.*\)$"):
+        Tokenizer(folder)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match="cannot use its tokenizer"):
+        Tokenizer(folder)
+
+
+@pytest.fixture(params=["legacy", "first", "never"])
+def sentencepiece(request, folder):
+    """A small tokenizer of SentencePiece's kind: Llama 2's form, that of later models, and one that adds no blank."""
+    from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
+    from tokenizers import Tokenizer as Fast
+
+    words = sorted({word for part in view.phrases() for phrase in part for word in phrase.split()} | {"user", "Go"})
+    words += [action.name.lower() for action in Action] + list(map(chr, range(33, 127)))
+    pieces = ["<unk>", "<|endoftext|>", "<|im_start|>", "<|im_end|>", "▁", *(f"<0x{i:02X}>" for i in range(256))]
+    pieces += [piece for word in dict.fromkeys(words) for piece in (word, "▁" + word)]
+    vocabulary = [(piece, -10.0 + 0.5 * min(len(piece), 12)) for piece in dict.fromkeys(pieces)]
+    model = models.Unigram(vocabulary, unk_id=0, byte_fallback=True)
+    fast = Fast(model)
+    if request.param == "legacy":
+        fast.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+        strip = [decoders.Strip(" ", 1, 0)]
+    else:
+        fast.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme=request.param, split=False)
+        strip = [decoders.Strip(" ", 1, 0)] if request.param == "first" else []
+    fast.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), *strip])
+    fast.add_special_tokens([AddedToken(t, normalized=False) for t in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")])
+    fast.save(str(folder / "tokenizer.json"))
+    (folder / "chat_template.jinja").write_text(CHAT)
+    return Tokenizer(folder)
+
+
+def test_a_prompt_of_pieces_is_the_text_as_one(sentencepiece):
+    prompt, rng = in_words(sentencepiece), np.random.default_rng(0)
+    for _ in range(50):
+        numbers = [int(rng.integers(len(part))) for part in prompt.parts]
+        tokens, valid = map(np.asarray, prompt.tokens(np.array([numbers])))
+        assert tokens[0][valid[0]].tolist() == sentencepiece.chat(
+            view.INSTRUCTIONS + view.text(numbers), thinking=False
+        )
+
+
+@pytest.mark.parametrize("text", ["0:(0,0)(0,1)\n1:(2,2)", " Go", "up", '{"3":{"data":0.5}}', "Größe\n\n"])
+def test_an_answer_follows_its_prompt_as_in_the_chat_template(sentencepiece, text):
+    chat = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": text}]
+    whole = sentencepiece._tokenizer.apply_chat_template(chat, tokenize=True, return_dict=False)
+    ours = sentencepiece.chat("Go", thinking=False) + sentencepiece.completion(text)
+    assert list(whole[: len(ours)]) == ours
+    assert sentencepiece.decode(sentencepiece.completion(text)) == text
+    assert "".join(sentencepiece.pieces(sentencepiece.reply(text))).isascii() <= text.isascii()
+
+
+def test_a_template_may_write_a_blank_before_the_answer(folder):
+    """As Llama 2's, which writes it behind the prompt."""
+    (folder / "chat_template.jinja").write_text(
+        CHAT.replace("{{ m.content }}", "{{ ' ' * (m.role == 'assistant') }}{{ m.content }}")
+    )
+    tokenizer = Tokenizer(folder)
+    assert tokenizer.lead == " " and Tokenizer().lead == ""
+    chat = [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "up(1,2)"}]
+    whole = tokenizer._tokenizer.apply_chat_template(chat, tokenize=True, return_dict=False)
+    ours = tokenizer.chat("Go", thinking=False) + tokenizer.completion("up(1,2)")
+    assert list(whole[: len(ours)]) == ours
+    assert tokenizer.decode(tokenizer.completion("up(1,2)")) == "up(1,2)"
+    assert "".join(tokenizer.pieces(tokenizer.completion("up(1,2)"))) == "up(1,2)"
+
+
+def test_a_tokenizer_whose_tokens_cross_the_end_of_a_phrase_is_refused(sentencepiece, folder):
+    first, second = (phrases[0] for phrases in view.phrases()[:2])
+    raw = json.loads((folder / "tokenizer.json").read_text())
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    raw["added_tokens"].append({"id": len(sentencepiece), "content": first[-2:] + second[:2]} | flags)
+    (folder / "tokenizer.json").write_text(json.dumps(raw))
+    with pytest.raises(ConfigError, match="tokens end where the phrases of a view do, and those of .* do not in"):
+        in_words(Tokenizer(folder))
+
+
+def test_a_template_that_opens_a_thought_is_refused_by_players_too(folder):
+    (folder / "chat_template.jinja").write_text(CHAT.replace("assistant\n", "assistant\n<think>\n"))
+    with pytest.raises(ConfigError, match="student.turns.tokens = false: must be true, as every prompt begins a thou"):
+        in_words(Tokenizer(folder))
