@@ -25,7 +25,7 @@ SCRIPTS = [
 ]
 LISTED = re.findall(r"python -m ([a-z]+\.[\w.]+)", "\n".join((JAXLAKE, RL)))
 MODULES = sorted(set(LISTED))
-EXAMPLES = [f"examples.{path.stem}" for path in (ROOT / "examples").glob("*.py")]
+EXAMPLES = [f"examples.{path.stem}" for path in (ROOT / "examples").glob("*.py") if "__main__" in path.read_text()]
 
 
 class Parsed(Exception):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import jax
@@ -68,12 +68,6 @@ class RuleEngineer:
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Propose what the rule designs; ``raw`` and ``thinking`` are empty."""
         return Proposal(engineer=self.name, projected=self.rule(evidence, history, key))
-
-
-def mean_by_data(config: LakeConfig, numbers: Mapping[Kind, float]) -> float:
-    """Return the mean of a number per kind, weighted by the configuration's data ratios."""
-    data = dict(zip(config.kinds, config.data, strict=True))
-    return float(np.average(list(numbers.values()), weights=[data[kind] for kind in numbers]))
 
 
 def legal(kinds: tuple[Kind, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:

@@ -1,8 +1,8 @@
-"""Rules that read no more than rates: the paper's baseline, its published answer, and simple curricula.
+"""Rules as engineers: the paper's baseline, simple curricula, and methods of the literature.
 
 Plain functions ``(evidence, history, key) -> configuration`` without any state. ``history`` holds at least round 0.
 Unless a rule says otherwise it chooses the data ratios, in multiples of 0.005, and hole and wait ratios stay as
-they were realised: none of the sources has any.
+they were realised: none of the sources has any. ``examples/engineers_from_the_literature.py`` has more rules.
 """
 
 import math
@@ -12,48 +12,39 @@ import jax
 import numpy as np
 
 from engineer.context import PastRound, main_failure, percent
-from engineer.engineers.base import in_steps, legal, with_data
-from engineer.evidence import Evidence, KindEvidence, wilson
+from engineer.engineers.base import Rule, generator, in_steps, legal, with_data
+from engineer.evidence import Evidence, KindEvidence
 from jaxlake.config import MAX_HOLE, LakeConfig
-from jaxlake.kinds import Kind
+from jaxlake.kinds import Family, Kind
 
 FLOOR = 0.05
 """Added to every kind's p (1 - p), which is at most 0.25, so that no kind is forgotten."""
-TOO_HARD, TOO_EASY = 0.2, 0.7
-"""Valid shares outside which `threshold_rule` changes a kind (Reasoning Gym)."""
-HOLE_STEP, WAIT_STEP = MAX_HOLE / 10, 0.1
-"""One level of difficulty, a tenth of each range."""
-PUBLISHED = (
-    {3: 0.05, 4: 0.10, 5: 0.15, 6: 0.15, 7: 0.15, 8: 0.175, 9: 0.175, 10: 0.05},
-    {3: 0.05, 4: 0.10, 5: 0.15, 6: 0.15, 7: 0.175, 8: 0.175, 9: 0.175, 10: 0.03},
-)
-"""Data ratios of the paper's V6 in rounds 1 and 2 (Table 6); those of round 2 sum to 1.005 as printed."""
-BETA, ALPHA, ETA = 0.5, 2.0, 50.0
-"""AdaRFT's target valid share, sensitivity, and step on a scale of difficulty from 0 to 100."""
-WINDOW, PROMPTS, MASTERED = 4, 8, 0.9
-"""RLVE's levels in use, and the prompts and the valid share at the top level that open the next."""
-CONFIDENT, DEVIATIONS = 0.75, 2.0
-"""Lower bound of the valid share at which CACTUS widens its radius, and the bound's standard deviations."""
 NEAREST = 4
 """Kinds that `frontier` trains on. Two or eight in place of four ended within 3 points of it in the lab, of 22."""
 FEW, MOST = 50, 80
 """Valid percentages below which `frontier` thins holes that are the main failure, and above which it thickens them."""
 FRONTIER_HOLE, FRONTIER_WAIT, FRONTIER_STEP = 0.25, 0.3, 0.1
 """The ratios that `frontier` starts from, and by how much it moves one."""
+BETA, ALPHA, ETA = 0.5, 2.0, 50.0
+"""AdaRFT's target valid share, sensitivity, and step on a scale of difficulty from 0 to 100."""
+WINDOW, PROMPTS, MASTERED = 4, 8, 0.9
+"""RLVE's levels in use, and the prompts and the valid share at the top level that open the next."""
+NEW, STALENESS = 0.25, 0.5
+"""Share of cells that `plr` draws anew, and weight of staleness in what it replays, ours."""
+SIDES = 4.0
+"""Sides that weigh as much as an agent, as in `Kind.difficulty`."""
+RECENT = 4
+"""Latest rounds that `ridge` reads: older answers are those of another policy."""
+EDGE = 0.01
+"""Distance from 0 and 1 at which `ridge` takes a valid share, so that its logit is finite."""
 
 
 def fixed_random(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Return round 0's random configuration for good, as realised: the paper's baseline, training without an engineer.
 
-    What the generator has realised once it realises again, so `previous` gives the same unless something changes a
-    configuration in between, such as a gate.
+    What the generator has realised once it realises again.
     """
     return history[0].config
-
-
-def previous(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Return the last round's configuration as realised."""
-    return history[-1].config
 
 
 def uniform(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
@@ -61,30 +52,16 @@ def uniform(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) ->
     return LakeConfig.uniform(history[-1].config.kinds, hole=MAX_HOLE / 2, wait=0.5)
 
 
-def paper_v6_replay(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Replay the data ratios that the paper's best engineer chose in its own run, rescaled to the sizes of this one.
-
-    Rounds after 2 keep those of round 2. Kinds of one size share its ratio.
-    """
-    published, sizes = PUBLISHED[min(history[-1].round, 1)], [kind.size for kind in history[-1].config.kinds]
-    return with_data(history, [published[size] / sizes.count(size) for size in sizes])
+def targets_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Train on what is validated and nothing else, all kinds alike, with the ratios of `uniform`: hard only."""
+    targets = {row.kind for row in evidence.by_kind}
+    return equal_data(history, [kind in targets for kind in history[-1].config.kinds])
 
 
-def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Make kinds harder where the policy is good and easier where it is bad, with the thresholds of Reasoning Gym.
-
-    The source reads the level that is trained on; here it is the validation, whose boards stay the same, as for other
-    engineers. What a level is and that a mastered kind gets half its data are ours; a kind without data stays without.
-    On 3x3 and 4x4 boards one level of holes may be less than a hole.
-    """
-    config, shares = history[-1].config, valid_shares(evidence, history[-1].config.kinds)
-    harder = np.array([(p > TOO_EASY) - int(p < TOO_HARD) for p in shares])
-    return legal(
-        config.kinds,
-        np.where(harder > 0, 0.5, 1.0) * config.data,
-        config.hole + HOLE_STEP * harder,
-        config.wait + WAIT_STEP * harder,
-    )
+def easy_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Train on the quarter of the kinds that are the easiest, all alike, with the ratios of `uniform`."""
+    kinds = history[-1].config.kinds
+    return equal_data(history, [level < max(1, len(kinds) // 4) for level in difficulty_ranks(kinds)])
 
 
 def learnability(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
@@ -139,7 +116,7 @@ def adarft(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
             target = min(max(target + ETA * math.tanh(ALPHA * (share - BETA)), 0.0), 100.0)
     if len(kinds) == 1:
         return history[-1].config
-    difficulties = np.linspace(0, 100, len(kinds))[_levels(kinds)]
+    difficulties = np.linspace(0, 100, len(kinds))[difficulty_ranks(kinds)]
     near = np.maximum(0, 1 - np.abs(difficulties - target) / (2 * np.sort(difficulties)[1]))
     return with_data(history, near.tolist())
 
@@ -151,7 +128,7 @@ def ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     by it: the source climbs within a round's worth of prompts too.
     """
     kinds, top = history[-1].config.kinds, 0
-    levels = _levels(kinds)
+    levels = difficulty_ranks(kinds)
     for past in history:
         rows = training_rows(past)
         while top < len(kinds) - 1 and _is_mastered(rows.get(kinds[levels.index(top)])):
@@ -159,87 +136,114 @@ def ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     return with_data(history, [float(top - WINDOW < level <= top) for level in levels])
 
 
-def cactus(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Give equal data to all kinds up to a side, and open the next side where these are solved with confidence.
+def _is_mastered(row: KindEvidence | None) -> bool:
+    return row is not None and row.groups >= PROMPTS and row.valid >= MASTERED * row.n
 
-    CACTUS (Phan et al. 2024) draws goals within a radius of the starts, which grows by one when the completion rate
-    less two of its standard deviations reaches .75. A configuration knows no distance of goals, so the board's side
-    is the radius here. It starts at the smallest side, grows by at most one a round, and never shrinks. The rate is
-    that of a round's training on the kinds within; its bound is Wilson's, with a prompt's answers, which are alike,
-    counted as one: the source has the deviation of its last 50 epochs, and a round is one.
+
+def plr(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Replay what was worth learning from (PLR): a buffer of cells, a cell being a kind with its hole and wait ratio.
+
+    A cell's score is p (1 - p) of its last round's training answers. It is replayed with a probability that mixes
+    1 / rank by score with the rounds since it was last trained on. As a configuration has one cell of each kind, a
+    kind takes one of its own by these probabilities or, with probability ``NEW`` or for want of any, a random one; and
+    it gets their sum as data beside an equal part of ``NEW``. The cells, the score and ``NEW`` are ours.
     """
-    kinds, opened = history[-1].config.kinds, 0
-    sides = sorted({kind.size for kind in kinds})
+    kinds, rng, buffer = history[-1].config.kinds, generator(key), {}
     for past in history:
-        within = [row for kind, row in training_rows(past).items() if row.n and kind.size <= sides[opened]]
-        prompts = sum(row.groups for row in within)
-        solved = prompts * sum(row.valid for row in within) / max(1, sum(row.n for row in within))
-        if wilson(solved, prompts, DEVIATIONS)[0] >= CONFIDENT:
-            opened = min(opened + 1, len(sides) - 1)
-    return with_data(history, [float(kind.size <= sides[opened]) for kind in kinds])
+        for i, kind in enumerate(kinds):
+            row = training_rows(past).get(kind)
+            if row is not None and row.n:
+                p = row.valid / row.n
+                buffer[kind, past.config.hole[i], past.config.wait[i]] = (p * (1 - p), past.round)
+    replay = dict(zip(buffer, _replay_probabilities(list(buffer.values()), history[-1].round + 1), strict=True))
+
+    data, hole, wait = [], [], []
+    for kind in kinds:
+        cells = [cell for cell in buffer if cell[0] == kind]
+        weights = [replay[cell] for cell in cells]
+        data.append(NEW / len(kinds) + (1 - NEW) * sum(weights))
+        is_new, fresh = rng.random() < NEW, (kind, rng.uniform(0, MAX_HOLE), rng.uniform(0, 1))
+        cell = fresh if is_new or not cells else cells[rng.choice(len(cells), p=np.divide(weights, sum(weights)))]
+        hole.append(cell[1])
+        wait.append(cell[2])
+    return legal(kinds, data, hole, wait)
 
 
-def targets_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Train on what is validated and nothing else, all kinds alike, with the ratios of `uniform`: hard only."""
-    targets = {row.kind for row in evidence.by_kind}
-    return _even(history, [float(kind in targets) for kind in history[-1].config.kinds])
+def _replay_probabilities(cells: Sequence[tuple[float, int]], now: int) -> np.ndarray:
+    """Return float ``[cells]`` from each one's score and last round; of equal scores the earlier cell ranks higher."""
+    if not cells:
+        return np.zeros(0)
+    scores, rounds = np.array(cells).T
+    rank = np.empty(len(cells))
+    rank[np.argsort(-scores, kind="stable")] = 1 + np.arange(len(cells))
+    stale = now - rounds
+    return (1 - STALENESS) / rank / (1 / rank).sum() + STALENESS * stale / stale.sum()
 
 
-def target_family(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Train on every kind of the families that are validated, all alike, with the ratios of `uniform`.
+def ridge(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
+    """Train on the kinds that a regression expects nearest to half solved in the coming round; ours.
 
-    So it knows what the target is and nothing else. Not among `RULES`, as it is `uniform` where boards have one family:
-    a comparison names it ``engineer.engineers.rules:target_family``.
+    A ridge regression of the logits of the kinds' valid shares in the last `RECENT` rounds, on their `features`, the
+    hole and wait ratios that they were configured with, and the round, whose weight is the change from round to round.
+    Shares are of a round's training answers, of a kind without any of its validation. Thompson sampling: one draw from
+    the weights' posterior predicts all kinds, so that what is uncertain is tried; without evidence it is the prior's.
+    Data is 1 / rank for the `NEAREST` whose drawn p (1 - p) is highest, as `frontier` has it.
     """
-    families = {row.kind.family for row in evidence.by_kind}
-    return _even(history, [float(kind.family in families) for kind in history[-1].config.kinds])
-
-
-def easy_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Train on the quarter of the kinds that are the easiest, all alike, with the ratios of `uniform`."""
+    last, rows, logits = history[-1].round, [], []
+    for past in history[-RECENT:]:
+        known = known_rows(past.evidence) | {kind: row for kind, row in training_rows(past).items() if row.n}
+        for kind, row in zip(past.config.kinds, _inputs(past.config, past.round - last), strict=True):
+            if kind in known:
+                p = min(max(known[kind].valid_share, EDGE), 1 - EDGE)
+                rows.append(row)
+                logits.append(math.log(p / (1 - p)))
     kinds = history[-1].config.kinds
-    return _even(history, [float(level < max(1, len(kinds) // 4)) for level in _levels(kinds)])
+    coming = _inputs(with_data(history, [1.0] * len(kinds)), 1)
+    mean, root = posterior(np.reshape(rows, (-1, coming.shape[1])), np.array(logits))
+    drawn = coming @ (mean + root @ generator(key).standard_normal(len(mean)))
+    rank = np.argsort(np.argsort(np.abs(drawn), kind="stable"))  # p (1 - p) falls with the logit's distance from 0
+    return with_data(history, np.where(rank < NEAREST, 1 / (1 + rank), 0.0).tolist())
 
 
-def hardest(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Only the last kind, with as many holes as there can be and a wait on each board: the worst design.
+def posterior(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the posterior of a ridge regression's weights: mean ``[n]``, and ``R [n, n]`` with covariance ``R R'``.
 
-    Not among `RULES`, as no run should train by it: a comparison that wants to know what design can lose names it
-    ``engineer.engineers.rules:hardest``.
+    The prior is N(0, s^2) for each weight, the noise has variance s^2: the mean of the squared residuals and of one 1,
+    the prior's.
+
+    Args:
+      x: float64 ``[rows, n]``; there may be no row.
+      y: float64 ``[rows]``.
     """
+    precision = x.T @ x + np.eye(x.shape[1])
+    mean = np.linalg.solve(precision, x.T @ y)
+    noise = math.sqrt((1 + np.square(y - x @ mean).sum()) / (1 + len(y)))
+    return mean, noise * np.linalg.inv(np.linalg.cholesky(precision)).T
+
+
+def _inputs(config: LakeConfig, when: int) -> np.ndarray:
+    """Return float64 ``[kinds, n]``: features of the kinds, hole / ``MAX_HOLE``, wait, and the round from the last."""
+    ratios = [np.array(config.hole) / MAX_HOLE, np.array(config.wait), np.full(len(config.kinds), float(when))]
+    return np.column_stack([features(config.kinds), *ratios])
+
+
+def features(kinds: Sequence[Kind]) -> np.ndarray:
+    """Return float64 ``[kinds, 2 + families]``: side / ``SIDES``, number of agents, and a 1 in the family's column."""
+    families = [[float(kind.family is family) for family in Family] for kind in kinds]
+    return np.array([[kind.size / SIDES, kind.num_agents, *of] for kind, of in zip(kinds, families, strict=True)])
+
+
+def equal_data(history: Sequence[PastRound], included: Sequence[bool]) -> LakeConfig:
+    """Return the ratios of `uniform` with equal data for some kinds, ``[kinds]``; for all where none is included."""
     kinds = history[-1].config.kinds
-    data = tuple(float(kind == kinds[-1]) for kind in kinds)
-    return LakeConfig(kinds=kinds, data=data, hole=(MAX_HOLE,) * len(kinds), wait=(1.0,) * len(kinds))
-
-
-def agents_ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Climb by hand, whatever the evidence: one agent more each round, and the rung below with it.
-
-    The first designed round has the kinds with the fewest agents alone; kinds on a rung count alike, with the ratios of
-    `uniform`.
-    """
-    kinds, climbed = history[-1].config.kinds, history[-1].round
-    rungs = sorted({kind.num_agents for kind in kinds})
-    top = min(climbed, len(rungs) - 1)
-    return _even(history, [float(kind.num_agents in rungs[max(0, top - 1) : top + 1]) for kind in kinds])
-
-
-def _even(history: Sequence[PastRound], weights: Sequence[float]) -> LakeConfig:
-    """Return the ratios of `uniform` with other data ratios; all kinds alike where no weight is positive."""
-    kinds = history[-1].config.kinds
-    if not any(weights):
-        weights = [1.0] * len(kinds)
+    weights = [float(x) for x in included] if any(included) else [1.0] * len(kinds)
     return legal(kinds, weights, [MAX_HOLE / 2] * len(kinds), [0.5] * len(kinds))
 
 
-def _levels(kinds: Sequence[Kind]) -> list[int]:
+def difficulty_ranks(kinds: Sequence[Kind]) -> list[int]:
     """Return each kind's place in the order of their difficulties, the easiest's being 0."""
     by_difficulty = sorted(kinds, key=lambda kind: (kind.difficulty, kind))
     return [by_difficulty.index(kind) for kind in kinds]
-
-
-def _is_mastered(row: KindEvidence | None) -> bool:
-    return row is not None and row.groups >= PROMPTS and row.valid >= MASTERED * row.n
 
 
 def training_rows(past: PastRound) -> Mapping[Kind, KindEvidence]:
@@ -266,3 +270,12 @@ def known_rows(evidence: Evidence) -> dict[Kind, KindEvidence]:
     trained = evidence.training.by_kind if evidence.training else ()
     rows = {row.kind: row for row in (*trained, *evidence.by_kind) if row.n}
     return dict(sorted(rows.items()))
+
+
+RULES: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (fixed_random, uniform, learnability, adarft, ladder, plr, targets_only, easy_only, frontier, ridge)
+}
+"""Rules by the names that configuration files give them."""
+BOARD_RULES = ("ridge",)
+"""Rules that read sides or agents; the others read shares by kind, and the kinds' order by difficulty."""

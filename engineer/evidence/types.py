@@ -32,8 +32,8 @@ class KindEvidence:
       all_valid, all_invalid: numbers of groups that teach nothing about validity.
       answer_tokens, answer_tokens_se: mean length of the ``n`` answers in tokens, and its standard error over prompts.
       truncated: number of answers that hit the length cap.
-      advantage: mean absolute advantage of a training answer in its group, whatever credit its tokens were given, the
-        bandit's reward; an answer that was left out of its step's batch has 0. None in a validation.
+      advantage: mean absolute advantage of a training answer in its group, whatever credit its tokens were given;
+        an answer that was left out of its step's batch has 0. None in a validation.
     """
 
     kind: Kind

@@ -149,7 +149,7 @@ class EngineerCurriculum:
         Args:
           tasks: ``[groups]``, of this round or an earlier one.
           rewards: ``[groups][samples]``, the trainer's own, at least one a group; less their mean they are the
-            advantages that the bandit reads.
+            advantages in the evidence.
           answers: ``[groups][samples]`` texts; boards need them, to be judged by the eight checks.
           tokens: ``[groups][samples]`` lengths of the answers; 0 where nothing is said.
           truncated: ``[groups][samples]``, whether an answer hit the length cap.

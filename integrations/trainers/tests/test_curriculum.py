@@ -44,7 +44,6 @@ def test_a_rule_designs_from_the_rates_of_the_answers():
         ("learnability", "6b935662ed91ec62"),
         ("frontier", "3fbe2d30fe4aca84"),
         ("plr", "8f181e88904cc92f"),
-        ("bandit", "f0218ebfaceca0de"),
     ],
 )
 def test_boards_and_designs_are_those_of_their_number(rule, digest):
@@ -103,8 +102,7 @@ def test_a_thousand_answers_count_as_they_are_paid():
 
 @pytest.mark.parametrize(
     ("rule", "place"),
-    [(rule, 7) for rule in ("learnability", "adarft", "frontier", "bandit", "plr", "mutate_best")]
-    + [("plr", place) for place in (0, 11, 12)],
+    [(rule, 7) for rule in ("learnability", "adarft", "frontier", "plr")] + [("plr", place) for place in (0, 11, 12)],
 )
 def test_a_saved_state_goes_on_with_the_same_tasks(rule, place):
     """Through two ends of rounds; a state is plain JSON."""

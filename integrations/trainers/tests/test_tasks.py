@@ -142,8 +142,8 @@ def test_a_language_model_behind_a_server_designs_shares():
         (lambda: samplers(solved=float("nan")), "solved = nan must be a finite number"),
         (lambda: curriculum(tasks=0), "tasks_per_round = 0 must be a whole number from 1 on"),
         (
-            lambda: curriculum("paper_v6_replay"),
-            "engineer = 'paper_v6_replay' reads sides or agents: it must be another",
+            lambda: curriculum("ridge"),
+            "engineer = 'ridge' reads sides or agents: it must be another",
         ),
         (lambda: curriculum().sample(-1), "n = -1 must be a whole number from 0 on"),
         (
@@ -170,9 +170,7 @@ def test_a_sampler_that_fails_leaves_the_curriculum_as_it_was():
             raise OSError("no such file")
         return [seed] * count
 
-    designed = EngineerCurriculum(
-        RuleEngineer("bandit", RULES["bandit"]), TaskSamplers({"add": draw}), tasks_per_round=4
-    )
+    designed = EngineerCurriculum(RuleEngineer("plr", RULES["plr"]), TaskSamplers({"add": draw}), tasks_per_round=4)
     tasks = designed.sample(4)
     designed.observe(tasks, [[1.0, 0.0]] * 4)
     before = copy.deepcopy(designed.state_dict())
