@@ -14,9 +14,6 @@ class Word(enum.Enum):
 
     They coerce before they compare or compile, since a string is no member and would take the other branch unnoticed.
     A subclass says under which name its members are passed: ``class Objective(Word, argument="objective")``.
-
-    Raises:
-      ValueError: for anything else, naming the words.
     """
 
     _argument: str

@@ -18,9 +18,6 @@ def to_text(instance: Instance, plan: Plan | None = None) -> str:
     ``.`` is free, ``#`` a hole, ``a`` and ``A`` start and goal of agent 0, ``b`` and ``B`` of agent 1, and so on. If a
     start is also a goal, the board is drawn twice, side by side: starts on the left, goals on the right. With a plan,
     an arrow shows how an agent leaves a free cell, and ``+`` a cell that several agents leave.
-
-    Raises:
-      ValueError: if there are more agents than letters, for batch axes and for a lifelong board.
     """
     check_has_end(instance)
     size, max_size, count = int(instance.size), instance.max_size, int(instance.num_agents)
@@ -51,9 +48,6 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
       rows: one string with line breaks or one per row; spaces around rows do not count.
       max_size: side of the padded board, the board's own by default.
       max_agents: number of agent slots, the board's own by default.
-
-    Raises:
-      ValueError: naming the fault.
     """
     lines = [line.split() for line in (rows.split("\n") if isinstance(rows, str) else rows)]
     lines = [line for line in lines if line]

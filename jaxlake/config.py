@@ -30,9 +30,6 @@ class LakeConfig:
       hole: density of the boards in [0, ``MAX_HOLE``]: of random ones the share of the cells that are neither start nor
         goal and are holes, of others what their ``Family`` says.
       wait: share of the instances in which every optimal plan waits, in [0, 1].
-
-    Raises:
-      ValueError: naming the field, the kind, the value and what it must be.
     """
 
     kinds: tuple[Kind, ...]

@@ -79,9 +79,6 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
       entry: a record as ``record`` writes it; NumPy's numbers and arrays, and tuples, do as well.
       max_size: side of the padded board, the board's own by default.
       max_agents: number of agent slots, the board's own by default.
-
-    Raises:
-      ValueError: naming the fault.
     """
     try:
         size, agents = operator.index(entry["size"]), operator.index(entry["agents"])
@@ -109,9 +106,6 @@ def plan_of(entry: Record) -> Plan | None:
 
     Args:
       entry: a record as ``record`` writes it, with an instance that ``from_record`` reads.
-
-    Raises:
-      ValueError: naming the fault.
     """
     if (paths := entry.get("plan")) is None:
         return None
@@ -140,10 +134,6 @@ def read(
       path: ends in ``.jsonl`` or ``.txt``.
       max_size: side of the padded boards, the largest board's by default.
       max_agents: number of agent slots, the most of any board by default.
-
-    Raises:
-      OSError: if the file cannot be read.
-      ValueError: naming the file, the line and the fault.
     """
     entries = read_records(path, max_size, max_agents)
     instances = [from_record(entry, max_size, max_agents) for entry in entries]
@@ -156,10 +146,6 @@ def read_records(
     """Read the records of a file, at least one, each with an instance and a plan, if any, that can be read.
 
     Records without an id get their number, from 0 on. Keys that have no meaning here are kept.
-
-    Raises:
-      OSError: if the file cannot be read.
-      ValueError: naming the file, the line and the fault.
     """
     divide, parse = _format(path)
     seen: set[str] = set()
@@ -189,10 +175,6 @@ def read_parts(
       divide: the text into parts with their line numbers, such as ``lines``.
       read: a part, such as ``from_json``; ValueError where it cannot be.
       what: one of them is called.
-
-    Raises:
-      OSError: if the file cannot be read.
-      ValueError: naming the file, the line and the fault.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")  # Windows' programs write a byte-order mark.
@@ -210,12 +192,7 @@ def read_parts(
 
 
 def write(path: str | os.PathLike[str], entries: Iterable[Record]) -> None:
-    """Write records to a file, all or nothing; a ``.txt`` takes the boards alone.
-
-    Raises:
-      OSError: if it cannot be written.
-      ValueError: if the path ends in neither ``.jsonl`` nor ``.txt``.
-    """
+    """Write records to a file, all or nothing; a ``.txt`` takes the boards alone."""
     _format(path)
     if Path(path).suffix.lower() == ".txt":
         text = "\n\n".join(to_text(from_record(entry)) for entry in entries) + "\n"

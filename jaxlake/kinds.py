@@ -60,9 +60,6 @@ class Kind:
       size: side N of the board, from 3 to 64; of other families than `random` from 5 on.
       num_agents: number of agents, 1 to 128; at most half the cells, on a `corridor` or `crossing` the side less one,
         in the other families five or a sixth of the cells. Optima (`is_exact`) reach sides of 10 with 5 agents.
-
-    Raises:
-      ValueError: naming the kind, the value and what it must be.
     """
 
     family: Family

@@ -31,10 +31,6 @@ def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[
     Args:
       agents: how many agents, the first of the file, the boards have, which are then called ``name_8ag``; by default
         one board called ``name`` with ``teamSize`` agents.
-
-    Raises:
-      OSError: if a file cannot be read.
-      ValueError: naming the file and the fault.
     """
     path = Path(path)
     try:

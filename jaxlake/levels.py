@@ -20,9 +20,6 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
 
     Args:
       instance: any leading batch axes.
-
-    Raises:
-      ValueError: if a board or its agents would not fit.
     """
     size, agents = (int(np.max(number, initial=0)) for number in (instance.size, instance.num_agents))
     if max_size < size or max_agents < agents:
@@ -109,9 +106,6 @@ def validate(instance: Instance, lifelong: bool = False) -> None:
 
     Args:
       lifelong: whether it may be a ``LifelongInstance``, of which several agents may have one goal.
-
-    Raises:
-      ValueError: in one line that names a fault, the agent or cell and, with a batch axis, the instance.
     """
     axes = batch_axes(instance, lifelong)
     if len(axes) > 1:
@@ -149,9 +143,6 @@ def distance_fields(instances: Instance) -> jax.Array:
     Returns:
       int16 ``[..., max_agents, cells]``; ``ABSENT`` for holes, cells off the board or cut off from the goal, and for
       absent agents.
-
-    Raises:
-      ValueError: for boards larger than 181 x 181, whose distances might not fit.
     """
     axes = batch_axes(instances, lifelong=True)
     if instances.max_size > LARGEST_SIDE:
@@ -193,11 +184,7 @@ class LevelBank(Record):
 
     @staticmethod
     def build(instances: Instance, with_distances: bool = False) -> "LevelBank":
-        """Check the instances ``[levels]`` and put them on the default device.
-
-        Raises:
-          ValueError: as ``validate``, or if there is no level.
-        """
+        """Check the instances ``[levels]`` and put them on the default device."""
         validate(instances, lifelong=True)
         instances = jax.tree.map(jnp.asarray, instances)
         fields = distance_tables if isinstance(instances, LifelongInstance) else distance_fields

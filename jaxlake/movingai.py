@@ -41,10 +41,6 @@ def read_map(path: PathLike) -> np.ndarray:
     ``.``, ``G``, ``S`` (swamp, or a service point) and ``E`` (emitter) can be entered; ``@``, ``O``, ``T`` (trees) and
     ``W`` (water, which can be entered from water alone) cannot. Other programs are known to enter ``.`` alone. A header
     without ``type`` is read. A UserWarning says where ``E`` occurs, which only the League of Robot Runners has.
-
-    Raises:
-      OSError: if it cannot be read.
-      ValueError: naming the file, and the line of a row that is no row of the map.
     """
     header, end, cells = "\n".join(_lines(path)).partition("\nmap\n")
     sizes = {name: re.search(rf"^{name}\s+([0-9]{{1,9}})$", header, re.MULTILINE) for name in ("height", "width")}
@@ -71,10 +67,6 @@ def read_scenarios(scen_path: PathLike, agents: Sequence[int] | None = None) -> 
     Args:
       agents: how many agents the instances have; by default 2, 3, 4 and 5 on maps up to 10 x 10, on larger ones 2, 4,
         8, ... and 128, as far as the scenario has them.
-
-    Raises:
-      OSError: if the scenario or a map cannot be read.
-      ValueError: as ``read_scenario`` and ``read_map``.
     """
     maps: dict[str, list[_Row]] = {}
     for row in _read_rows(scen_path):
@@ -96,11 +88,6 @@ def read_scenario(map_path: PathLike, scen_path: PathLike, num_agents: int) -> I
     ``max_size`` is the longer side of the map and ``max_agents`` is ``num_agents``. Bucket and optimal length are not
     used: the length is that of one agent alone that may move diagonally. A UserWarning says what the file leaves out:
     the version, or the map's size (0 x 0), which is then that of its file.
-
-    Raises:
-      OSError: if the scenario or the map cannot be read.
-      ValueError: naming the file and the fault: what cannot be read, a map of another size (the page's scaling is not
-        done), fewer rows than agents, and a start or goal that is outside the map, blocked, or that of another agent.
     """
     rows = [row for row in _read_rows(scen_path) if row.map_name == Path(map_path).name]
     return _on_map(scen_path, rows, read_map(map_path), num_agents)

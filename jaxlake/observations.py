@@ -76,9 +76,6 @@ def window(radius: int, *, project_goal: bool = False, distances: bool = False) 
       distances: a fifth channel, ``STEPS_TO_GOAL``, has the steps to the agent's goal from each cell, less those from
         the agent's own, from -127 to 127; 127 without a way. The state must hold distances
         (``LevelBank.build(..., with_distances=True)``), else calling the observation is a ValueError.
-
-    Raises:
-      ValueError: for a negative radius.
     """
     if radius < 0:
         raise ValueError(f"radius = {radius} must be 0 or more")
@@ -126,9 +123,6 @@ def text(state: State) -> str:
     ``#`` is a hole, ``.`` a free cell, ``a`` agent 0 and ``A`` its goal, ``b`` and ``B`` agent 1's, and so on. An agent
     hides its cell, so a goal that is not drawn is under an agent or, in a lifelong episode, under the goal of a later
     one; below the board a line names the agents that are on their goals, if any: ``arrived: a c``.
-
-    Raises:
-      ValueError: if there are more agents than letters.
     """
     instance = state.instance
     if instance.num_agents > len(ascii_lowercase):

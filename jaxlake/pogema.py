@@ -34,11 +34,6 @@ def read_scenarios(
     ``max_size`` is the longer side of the map and ``max_agents`` the number of agents: all that a scenario has, or as
     `first_agents` takes ``agents``. A UserWarning says where the file's ``environment`` has other rules than ``soft``
     collisions and the ``on_target`` by which the boards are to be played.
-
-    Raises:
-      OSError: if the file, or ``maps.yaml`` beside a file of scenarios, cannot be read.
-      ModuleNotFoundError: if PyYAML is not installed.
-      ValueError: naming the file, the scenario or map and the fault.
     """
     entries = _read_yaml(path)
     if "scenarios" in entries:

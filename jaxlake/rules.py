@@ -84,9 +84,6 @@ def move(instance: Instance, positions: Array, actions: Array, holes: HoleRule, 
     Args:
       positions: int32 ``[agents]`` different cells, ``ABSENT`` for agents that are not there.
       actions: integers ``[agents]``; what is no ``Action`` waits.
-
-    Raises:
-      ValueError: for a word that is no rule.
     """
     move = _move_few if instance.max_agents <= _FEW else _move_many
     return move(instance, positions, actions, HoleRule(holes), ConflictRule(conflicts))

@@ -202,12 +202,7 @@ def _picture(figures: Record) -> bytes:
 
 
 def read_answers(path: Path) -> dict[str, list[str]]:
-    """Return the answers of a file by id, in its order.
-
-    Raises:
-      OSError: if it cannot be read.
-      ValueError: naming the file, the line and the fault.
-    """
+    """Return the answers of a file by id, in its order."""
 
     def read(line: str) -> Record:
         entry = from_json(line)

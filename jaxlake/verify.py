@@ -42,9 +42,6 @@ def verify(
       instances: ``[...]``.
       plans: ``[...]``; agents from ``num_agents`` on count for ``num_named`` only.
       optimum: int32 ``[...]``, or ``[]`` for all, the least cost; ``ABSENT`` where unknown: nothing is optimal then.
-
-    Raises:
-      ValueError: for a word that is no objective, and for arrays of other shapes or kinds than these.
     """
     objective, axes = Objective(objective), _check(instances, plans, optimum)
     asked: Asked = (instances, plans, optimum)

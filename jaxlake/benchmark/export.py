@@ -42,12 +42,7 @@ def rows(benchmark: Benchmark) -> Iterator[Record]:
 
 
 def export(benchmark: Benchmark, folder: Path, form: str) -> Path:
-    """Write ``<set>.<form>`` into the folder, made if missing; ``datasets.load_dataset(folder)`` takes it for a split.
-
-    Raises:
-      ModuleNotFoundError: if Parquet is asked for and pyarrow is not installed.
-      OSError: if the file cannot be written.
-    """
+    """Write ``<set>.<form>`` into a folder, made if missing; ``datasets.load_dataset(folder)`` takes it for a split."""
     if form == "jsonl":
         content = "".join(f"{json.dumps(row)}\n" for row in rows(benchmark)).encode()
     else:

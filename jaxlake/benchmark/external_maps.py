@@ -35,11 +35,6 @@ def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmar
     Args:
       agents: how many agents, the first of a scenario, each instance has, as the readers take it; by default all of
         POGEMA's and 2 to 5, on maps beyond 10 x 10 2, 4, 8, ... and 128 of MovingAI's.
-
-    Raises:
-      OSError: if the file, or the map or ``maps.yaml`` beside it, cannot be read.
-      ModuleNotFoundError: for YAML, if PyYAML is not installed.
-      ValueError: naming the file and the fault, or that all scenarios are left out.
     """
     path, scenarios = Path(path), read_maps(path, agents)
     names, instances = np.array(list(scenarios)), stack(list(scenarios.values()))

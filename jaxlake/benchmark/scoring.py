@@ -112,9 +112,6 @@ class Scores:
         """Return the scores as chances: that of k answers at least one is valid, and that one is optimal.
 
         Estimated by ``pass_at`` from all answers to an instance; answers that lack for k count as invalid.
-
-        Raises:
-          ValueError: if k is below 1.
         """
         total = np.maximum(self.answers, k)
         valid, optimal = (
@@ -245,9 +242,6 @@ def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
       k: answers that are drawn, at least 1.
       correct: int ``[n]``, c of ``total`` answers are.
       total: int ``[n]``, at least k.
-
-    Raises:
-      ValueError: if k is below 1, or there are fewer answers.
     """
     correct, total = np.asarray(correct), np.asarray(total)
     k = whole_number("k", k, 1, int(total.min()) if total.size else None)
@@ -283,9 +277,6 @@ def score(
       answers: answers by id, one text or several samples; an instance without any counts as invalid.
       benchmark: the set, by default ``load("test")``.
       max_steps: the steps that an answer may have, from 1 on; one with more is not parsable.
-
-    Raises:
-      ValueError: for an id that the set does not have.
     """
     objective = Objective(objective)
     benchmark = load() if benchmark is None else benchmark

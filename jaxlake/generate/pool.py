@@ -64,9 +64,6 @@ def draw(
 
     Returns:
       The boards with the costs of their solutions; the plans are left empty.
-
-    Raises:
-      ValueError: for a kind of which the stock has no board.
     """
     max_size = max_size or max(kind.size for kind in config.kinds)
     max_agents = max_agents or max(kind.num_agents for kind in config.kinds)

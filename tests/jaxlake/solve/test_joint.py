@@ -133,5 +133,5 @@ def test_waiting_on_the_goal_is_free_until_the_agent_has_to_leave_it():
 
 def test_a_size_that_does_not_fit_is_refused():
     instances = random_boards(0, 2, 7, 3)
-    with pytest.raises(ValueError, match="3 agents on boards with max_size 7: there must be 1 or 2 agents up to 10"):
+    with pytest.raises(ValueError, match="3 agents on boards with max_size 7: 1 or 2 reach 10, 3 reach 6"):
         joint_values(instances, 3, Convention.SUM_OF_LOSS)
