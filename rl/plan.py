@@ -1,4 +1,4 @@
-"""The command `python -m rl.plan`: compiles a run's programs ahead of time and runs none: do they fit?
+"""The command `python -m rl.plan`: compiles a run's largest programs ahead of time and runs none: do they fit?
 
 For a TPU topology it needs no TPU, only libtpu's compiler, and the figures are those of the programs that such a TPU
 would run. Without a topology it asks the compiler of the devices that are here.
@@ -45,7 +45,6 @@ class Figures:
         more than what arguments, outputs and temporaries add up to; `outputs` is 0 then.
     """
 
-    name: str
     seconds: float
     arguments: int
     outputs: int
@@ -64,59 +63,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ConfigError("student.actor = network has no program that needs a plan; it fits anywhere")
         devices = jax.devices() if options.topology is None else topology_devices(options.topology)
         mesh = make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
-        limit = memory(mesh)
-        figures = show(mesh, programs(config, mesh), limit)
+        return 0 if show(mesh, programs(config, mesh), memory(mesh)) else 1
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return 0 if all(x.fits for x in figures) else 1
+
+
+def show(mesh: Mesh, planned: Sequence[Program], limit: int) -> bool:
+    """Compile the programs one by one, print a line for each and the verdict, and return whether all fit."""
+    shape = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
+    largest = max(per_device((program.arguments, program.beside)) for program in planned)
+    name, unit = ("GiB", GIB) if largest > GIB else ("MiB", 2**20)
+    print(f"{mesh.size} x {mesh.devices.flat[0].device_kind}, mesh {shape}, {limit / unit:,.2f} {name} a device\n")
+    print(f"{name} a device{'compile':>16}{'arguments':>10}{'outputs':>8}{'temporary':>10}{'beside':>7}{'sum':>8}")
+    figures = dict[str, Figures]()
+    for program in planned:
+        print(f"{program.name:20}", end="", flush=True)  # while it compiles, which can take minutes
+        x = figures[program.name] = compile(program, limit)
+        sizes = zip((x.arguments, x.outputs, x.temporaries, x.beside, x.needed), (10, 8, 10, 7, 8), strict=True)
+        columns = "".join(f"{size / unit:{width}.2f}" for size, width in sizes)
+        print(f"{x.seconds:6.1f} s{columns}  {'fits' if x.fits else 'no room'}", flush=True)
+    most = max(figures, key=lambda program: figures[program].needed)
+    fits = all(x.fits for x in figures.values())
+    verdict = "fits" if fits else "does NOT fit"
+    print(f"\n{verdict}: {most} takes the most, {figures[most].needed / unit:,.2f} of {limit / unit:,.2f} {name}")
+    return fits
 
 
 def compile(program: Program, limit: int) -> Figures:
-    """Compile a program for devices with `limit` bytes each and read what the compiler says of it."""
-    started = time.perf_counter()
-    beside, refused = per_device(program.beside), False
+    """Compile a program for devices with `limit` bytes each, and read what the compiler says of it."""
+    started, arguments, beside = time.perf_counter(), per_device(program.arguments), per_device(program.beside)
     try:
-        compiled = program.lower().compile()
+        stats = program.lower().compile().memory_analysis()
     except jax.errors.JaxRuntimeError as error:
         asked = re.search(r"required.*?\(([\d.]+)([KMGT])\) exceeds", str(error))
         if asked is None:
             raise
         # It says temporaries, and means arguments as well: 12 GiB of them and 16 of temporaries are "28.00G".
-        total = int(float(asked[1]) * 1024 ** (1 + "KMGT".index(asked[2])))
-        arguments, outputs, refused = per_device(program.arguments), 0, True
-        temporaries = total - arguments
+        total, outputs = int(float(asked[1]) * 1024 ** (1 + "KMGT".index(asked[2]))), 0
     else:
-        stats = compiled.memory_analysis()
         assert stats is not None  # some platforms of JAX have none; CPU, GPU and TPU do
-        outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
-        arguments, temporaries = stats.argument_size_in_bytes, stats.temp_size_in_bytes
-    needed = arguments + outputs + temporaries + beside
-    seconds, fits = time.perf_counter() - started, needed <= limit and not refused
-    return Figures(program.name, seconds, arguments, outputs, temporaries, beside, needed, fits)
-
-
-def show(mesh: Mesh, planned: Sequence[Program], limit: int) -> list[Figures]:
-    """Compile the programs one by one and print a line for each as it is done, then the verdict."""
-    shape = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
-    largest = max(per_device((program.arguments, program.beside)) for program in planned)
-    name, unit = ("GiB", GIB) if largest > GIB else ("MiB", 2**20)
-    print(f"{mesh.size} x {mesh.devices.flat[0].device_kind}, mesh {shape}, {limit / unit:,.2f} {name} a device\n")
-    print(
-        f"{name + ' a device':20}{'compile':>8}{'arguments':>10}{'outputs':>8}{'temporary':>10}{'beside':>7}{'sum':>8}"
-    )
-    figures = []
-    for program in planned:
-        print(f"{program.name:20}", end="", flush=True)  # while it compiles, which can take minutes
-        x = compile(program, limit)
-        sizes = (x.arguments, x.outputs, x.temporaries, x.beside, x.needed)
-        columns = "".join(f"{size / unit:{width}.2f}" for size, width in zip(sizes, (10, 8, 10, 7, 8), strict=True))
-        print(f"{x.seconds:6.1f} s{columns}  {'fits' if x.fits else 'no room'}", flush=True)
-        figures.append(x)
-    most = max(figures, key=lambda x: x.needed)
-    verdict = "fits" if all(x.fits for x in figures) else "does NOT fit"
-    print(f"\n{verdict}: {most.name} takes the most, {most.needed / unit:,.2f} of {limit / unit:,.2f} {name}")
-    return figures
+        arguments, outputs = stats.argument_size_in_bytes, stats.output_size_in_bytes - stats.alias_size_in_bytes
+        total, asked = arguments + stats.temp_size_in_bytes, None
+    needed = total + outputs + beside
+    fits = asked is None and needed <= limit
+    return Figures(time.perf_counter() - started, arguments, outputs, total - arguments, beside, needed, fits)
 
 
 def topology_devices(name: str) -> list[jax.Device]:
@@ -135,8 +126,7 @@ def topology_devices(name: str) -> list[jax.Device]:
     try:
         return topologies.get_topology_desc(platform="tpu", topology_name=name).devices
     except jax.errors.JaxRuntimeError as error:
-        reason = str(error).removeprefix("INVALID_ARGUMENT: ").splitlines()[0]
-        raise ConfigError(f"--topology {name}: must be like v5e:2x4, v5p:2x2x2 or v6e:2x4 ({reason[:100]})") from None
+        raise ConfigError(f"--topology {name}: must be like v5e:2x4 ({str(error).splitlines()[0][:100]})") from None
 
 
 def memory(mesh: Mesh) -> int:
@@ -163,23 +153,18 @@ def per_device(tree: Any) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "rl.plan",
-        "Compiles all programs of a run, for this machine's devices or for other TPUs,\n"
-        "and prints the device memory that each takes. The exit status is 0 if everything\n"
-        "fits, and 1 if something does not.\n\n"
+        "Compiles the largest programs of a run, for this machine's devices or for other TPUs,\n"
+        "and prints the device memory that each takes. The exit status is 0 if all fit, else 1.\n\n"
         "  arguments  the program's own: weights, optimizer state, cache, batches\n"
         "  outputs    arrays made beside them; a replaced argument is not counted again\n"
         "  temporary  memory that the program needs while it runs\n"
-        "  beside     other arrays of the run on the device, such as the optimizer's\n"
-        "             state during a rollout",
+        "  beside     other arrays of the run on the device, such as the optimizer's state",
         "examples:\n"
-        "  python -m rl.plan --config configs/tiny.yaml\n"
         "  python -m rl.plan --config configs/tiny.yaml grpo.micro_batch=8\n"
         "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4",
     )
     parser.add_argument("--config", type=local_path, required=True, metavar="FILE", help="YAML file of the run")
-    parser.add_argument(
-        "--topology", metavar="NAME", help="TPU chips, such as v5e:2x4 (default: this machine's devices)"
-    )
+    parser.add_argument("--topology", metavar="NAME", help="TPU chips, such as v5e:2x4 (default: this machine's)")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the file")
     return parser
 

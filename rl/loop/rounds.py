@@ -25,8 +25,7 @@ def execute(
     """Train from the directory's saved state to the end, and leave the policy in ``final/``.
 
     Args:
-      stop_after: so many rounds, 0: the warm start alone; another call can do the rest. None: all rounds, after which
-        the run is finished.
+      stop_after: number of rounds to run. 0 runs only the warm start; None runs all rounds and marks the run finished.
 
     Raises:
       ConfigError: for a mistake of the user's; nothing is written if it is found before the first step.
@@ -143,11 +142,7 @@ def announce(display: Display, k: int, proposal: Proposal) -> None:
 
 
 def build(student: Student, recorder: Recorder, lake: LakeConfig) -> Dataset:
-    """Return the round's boards; what could be realised of the configuration goes beside the proposal.
-
-    Raises:
-      ConfigError: if no solvable board is found.
-    """
+    """Return the round's boards; what could be realised of the configuration goes beside the proposal."""
     k = student.state.progress.round
     recorder.display.stage(f"round {k}: boards", 1)
     with recorder.save_on_interrupt():

@@ -28,22 +28,14 @@ __all__ = [
 
 
 def create(config: Config) -> Student:
-    """Make the student that `student.kind` and `student.actor` name.
-
-    Raises:
-      ConfigError: if it cannot be made as the settings say.
-    """
+    """Make the student that the configuration names."""
     if not config.plays:
         return WriterStudent(config)
     return NetworkPlayer(config) if config.is_network else LanguagePlayer(config)
 
 
 def programs(config: Config, mesh: Mesh) -> list[Program]:
-    """List the programs that take the most memory of a run of a language model; nothing is traced yet.
-
-    Raises:
-      ConfigError: if the model, its batches and the mesh do not go together.
-    """
+    """List the programs that take the most memory of a run of a language model; nothing is traced yet."""
     return (LanguagePlayer if config.plays else WriterStudent).programs(config, mesh)
 
 
@@ -51,11 +43,8 @@ def load(config: Config, folder: Path | str, boards: Instance, say: Callable[[st
     """Read what such a student saved, or a checkpoint of its kind, to answer boards.
 
     Args:
-      folder: of a run, ``final`` or ``best``; or any checkpoint, an id of the Hugging Face hub too.
+      folder: a run's ``final`` or ``best``; or any checkpoint, an id of the Hugging Face hub too.
       boards: all that it will be asked about: prompts get the room that the longest one needs.
       say: tells the user what was read.
-
-    Raises:
-      ConfigError: if there is none, or it does not fit the settings or the devices.
     """
     return load_player(config, Path(folder)) if config.plays else load_writer(config, folder, boards, say)

@@ -43,8 +43,8 @@ class Student(Validated, Protocol):
 
     **What you write**: the members below and those of `Validated`; in a writer also those of `WritingStudent`.
 
-    **What you get**: rounds and designs (`rl.loop`), validation (`rl.judge.validation`), checkpoints and
-    export (`rl.run.recorder`).
+    **What you get**: rounds (`rl.loop`), validation (`rl.judge.validation`), checkpoints and export
+    (`rl.run.recorder`).
 
     Attributes:
       state: all that a checkpoint holds; known after `restore`.
@@ -65,28 +65,19 @@ class Student(Validated, Protocol):
         """Take the state of the last whole checkpoint, or the first one of a run without any; draw fixed boards.
 
         Raises:
-          ConfigError: if something would not fit in the middle of the run, the checkpoint is of another configuration
-            or model, or no solvable board is found.
-          RunError: if all checkpoints are damaged.
+          ConfigError: also if something would not fit in the middle of the run.
         """
         ...
 
     def build(self, lake: LakeConfig) -> Dataset:
-        """Return the boards of the round under way, none of them a validation board.
-
-        Raises:
-          ConfigError: if no solvable board is found.
-        """
+        """Return the boards of the round under way, none of them a validation board."""
         ...
 
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """Learn on the boards of the current round, from the state's place in it.
+        """Learn on the boards of the current round, from the state's place in it; return the training's outcome.
 
         Args:
           requested: the configuration that the boards realise.
-
-        Returns:
-          The outcome of the round's training.
 
         Raises:
           RunError: if the numbers go out of bounds.

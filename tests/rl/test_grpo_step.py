@@ -7,6 +7,7 @@ The script has a word for each board, a letter for each answer to it: `o` the op
 import dataclasses
 import json
 import threading
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -26,7 +27,7 @@ from rl.model.tokenizer import Tokenizer
 from rl.run.keys import Purpose, make_key
 from rl.run.state import TrainState
 from rl.run.tracking import Stopwatch
-from rl.students.writer.step import Collected, make_batch, sample
+from rl.students.writer.step import make_batch, reward_answers, sample
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -110,11 +111,14 @@ def scene(tokenizer):
     return make
 
 
-def gathered(scene_: tuple[Step, BoardSet], boards: np.ndarray | None = None) -> Collected:
+def gathered(scene_: tuple[Step, BoardSet], boards: np.ndarray | None = None) -> SimpleNamespace:
+    """The batch of a step, and the answers' metrics and evidence."""
     run, lake = scene_
     boards = np.arange(len(lake.prompts)) if boards is None else boards
-    sampled = sample(run.policy, run.config, run.state, lake, boards, lambda done: None, run.watch)
-    return make_batch(run.policy.tokenizer, run.config, run.state.progress, lake, sampled, run.watch)
+    answers = sample(run.policy, run.config, run.state, lake, boards, lambda done: None, run.watch)
+    rewarded = reward_answers(run.config, run.state.progress, lake, boards, *answers)
+    batch = make_batch(run.policy, run.config.grpo, lake, boards, answers[0], rewarded, run.watch)
+    return SimpleNamespace(batch=batch, metrics=rewarded.metrics, training=rewarded.training)
 
 
 def test_a_batch_holds_each_prompt_with_its_answers_side_by_side(scene):

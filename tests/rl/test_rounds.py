@@ -99,11 +99,10 @@ def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage,
 
 def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monkeypatch):
     def shifted(*arguments):
-        found = collect(*arguments)
-        batch = found.batch.replace(sampler_logprobs=found.batch.sampler_logprobs + 0.1)
-        return found.__class__(**vars(found) | {"batch": batch})
+        batch = make_batch(*arguments)
+        return batch.replace(sampler_logprobs=batch.sampler_logprobs + 0.1)
 
-    collect = one_step.make_batch
+    make_batch = one_step.make_batch
     monkeypatch.setattr(one_step, "make_batch", shifted)
     run = stage.run()
     run.student.train(run.recorder, stage.data, PREVIOUS)

@@ -9,7 +9,6 @@ import optax
 from flax import nnx
 
 from engineer import evidence
-from jaxlake.record import Array
 from jaxlake.types import Verdict
 from rl import distributed
 from rl.config import Config, GRPOSection
@@ -35,49 +34,37 @@ MISMATCH_ALARM = 1.05
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampled:
-    """All answers that a step samples, the same on all processes.
+class Rewarded:
+    """The worth of a step's answers, the same on all processes.
 
     Attributes:
-      instances: int ``[P]``, the boards answered, by their index in the set.
-      rollout, verdicts: the answers ``[P * grpo.samples]``, those to one board side by side, and their verdicts.
-    """
-
-    instances: np.ndarray
-    rollout: Rollout
-    verdicts: Verdict
-
-
-@dataclasses.dataclass(frozen=True)
-class Collected:
-    """A step's answers as its updates need them.
-
-    Attributes:
-      batch: this process's rows, equally many on each; see `make_batch`.
-      metrics: metrics of all answers, the same on all processes.
+      rewards, advantages: rewards of ``B`` answers, and advantages over their groups, float32 ``[B]``.
+      metrics: metrics of the answers.
       short_share: moving share of short answers from now on.
       training: `Progress.training` from now on.
     """
 
-    batch: Batch
+    rewards: reward.Rewards
+    advantages: np.ndarray
     metrics: dict[str, float]
     short_share: float
     training: evidence.Sums
 
 
 def grpo_step(
-    policy: Policy, config: Config, state: TrainState, recorder: Recorder, data: BoardSet, instances: np.ndarray
+    policy: Policy, config: Config, state: TrainState, recorder: Recorder, data: BoardSet, boards: np.ndarray
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Take one GRPO step.
 
     1. Sample `grpo.samples` answers to each of the boards, and judge them (`sample`).
-    2. Reward the answers, compare those to one board, and make a batch with an advantage a token (`make_batch`).
-    3. Add log-probabilities that the updates are measured against (`add_logprobs`).
+    2. Reward the answers, and compare those to one board (`reward_answers`).
+    3. Make a batch with an advantage a token (`make_batch`), and the log-probabilities that the updates are measured
+       against (`add_logprobs`).
     4. Make `grpo.minibatches` updates, each on a part of the batch (`make_updates`).
     5. After every `grpo.engineer_every`-th step make an update on engineer examples (`supervised.rehearse`).
 
     Args:
-      instances: int ``[grpo.prompts]``, the step's boards, by their index in the set.
+      boards: int ``[grpo.prompts]``, the step's boards, by their index in the set.
 
     Returns:
       Metrics, equal on all processes; seconds by part: rollout, credit, logprob, update, rehearsal, host; and answer
@@ -89,16 +76,17 @@ def grpo_step(
       RunError: see `Recorder.note_update`.
     """
     settings, progress, watch = config.grpo, state.progress, Stopwatch()
-    expected = len(instances) * settings.samples // jax.process_count()
+    expected = len(boards) * settings.samples // jax.process_count()
     show = recorder.with_stop_check(lambda done: recorder.display.within(f"answers {done}/{expected}"))
-    sampled = sample(policy, config, state, data, instances, show, watch)
-    collected = make_batch(policy.tokenizer, config, progress, data, sampled, watch)
-    batch = add_logprobs(policy, settings, state, collected.batch, recorder.check_stop, watch)
+    rollout, verdicts = sample(policy, config, state, data, boards, show, watch)
+    rewarded = reward_answers(config, progress, data, boards, rollout, verdicts)
+    batch = make_batch(policy, settings, data, boards, rollout, rewarded, watch)
+    batch = add_logprobs(policy, settings, state, batch, recorder.check_stop, watch)
     updates = make_updates(policy, config, state, recorder, batch)
-    progress.cursor += len(instances)
-    progress.short_share, progress.training = collected.short_share, collected.training
+    progress.cursor += len(boards)
+    progress.short_share, progress.training = rewarded.short_share, rewarded.training
     watch.lap("update")
-    metrics = collected.metrics | summary(updates)
+    metrics = rewarded.metrics | summary(updates)
     parts = [*watch.seconds]
     if settings.engineer_every and (progress.step + 1) % settings.engineer_every == 0:
         optimizer = rounds_optimizer(config)
@@ -106,7 +94,7 @@ def grpo_step(
         watch.lap("rehearsal")
 
     metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > MISMATCH_ALARM)
-    tokens = metrics["answer_tokens"] * len(instances) * settings.samples
+    tokens = metrics["answer_tokens"] * len(boards) * settings.samples
     rates = {f"{part}_tokens_per_second": tokens / watch.seconds[part] for part in parts}
     if not metrics["rows_computed"]:
         del rates["update_tokens_per_second"]
@@ -119,22 +107,21 @@ def sample(
     config: Config,
     state: TrainState,
     data: BoardSet,
-    instances: np.ndarray,
+    boards: np.ndarray,
     show: Callable[[int], None],
     watch: Stopwatch,
-) -> Sampled:
-    """Answer the boards, and judge the answers.
+) -> tuple[Rollout, Verdict]:
+    """Answer the boards, and judge the answers: ``[P * grpo.samples]``, those to one board side by side.
 
     Each process samples the answers to its part of the boards and then learns of all. (512 answers of 8,192 tokens are
     38 MB.)
 
     Args:
-      instances: see `grpo_step`.
       show: called with the number of finished answers, now and then; may raise.
       watch: gets the laps `rollout` and `host`.
     """
     settings, progress = config.grpo, state.progress
-    mine = instances[distributed.share(len(instances), "grpo.prompts")]
+    mine = boards[distributed.share(len(boards), "grpo.prompts")]
     prompts = data.prompts.take(mine)
     rollout = policy.sampler.generate(
         policy.rollout_parameters(state.parameters),
@@ -146,15 +133,42 @@ def sample(
     )
     watch.lap("rollout")
     verdicts = policy.judge(prompts, rollout, data.optima[mine], config.lake.objective)
-    rollout, verdicts = distributed.all_gather((rollout, verdicts))
+    answers = distributed.all_gather((rollout, verdicts))
     watch.lap("host")
-    return Sampled(instances, rollout, verdicts)
+    return answers
+
+
+def reward_answers(
+    config: Config, progress: Progress, data: BoardSet, boards: np.ndarray, rollout: Rollout, verdicts: Verdict
+) -> Rewarded:
+    """Reward the answers, compare those to one board, and describe them; `progress` is not changed."""
+    samples, lengths, tokens = config.grpo.samples, config.reward, rollout.mask.sum(axis=-1)
+    groups = np.repeat(boards, samples)
+    short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens)
+    rewards = reward.rewards(lengths, verdicts, data.optima[groups], tokens, short_share)
+    kinds, truncated = data.kinds[groups], rollout.truncated
+    described = metrics.describe(kinds, verdicts, rewards, tokens, truncated, groups, config.lake.kinds)
+    described["zero_advantage"] = float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean())
+    described |= dict.fromkeys(("groups_sampled", "groups_kept"), float(len(boards)))
+    if config.text.thinking_cap is not None:
+        described["thoughts_cut"] = float(rollout.forced.any(axis=-1).mean())
+    compared = advantages(rewards.total, groups, config.grpo.advantage)
+    facts = {"checks": verdicts.checks, "optimal": verdicts.optimal, "tokens": tokens, "truncated": truncated}
+    by_board = {name: x.reshape(-1, samples, *x.shape[1:]) for name, x in (facts | {"advantages": compared}).items()}
+    training = evidence.add(progress.training, data.kinds[boards], **by_board)
+    return Rewarded(rewards, compared, described, short_share, training)
 
 
 def make_batch(
-    tokenizer: Tokenizer, config: Config, progress: Progress, data: BoardSet, sampled: Sampled, watch: Stopwatch
-) -> Collected:
-    """Reward the answers, and make a batch of this process's part of them.
+    policy: Policy,
+    settings: GRPOSection,
+    data: BoardSet,
+    boards: np.ndarray,
+    rollout: Rollout,
+    rewarded: Rewarded,
+    watch: Stopwatch,
+) -> Batch:
+    """Make a batch of this process's part of the answers, with an advantage a token.
 
     Tokens that the sampler wrote to close a thought are in the batch and count nowhere: the policy did not choose them.
 
@@ -162,43 +176,26 @@ def make_batch(
     tokens, entropy and mismatch among it, is said of these.
 
     Args:
-      progress: the run's progress; its sums of the round are not changed.
       watch: gets the laps `host`, and `credit` where it is exact.
     """
-    settings, samples, rollout, verdicts = config.grpo, config.grpo.samples, sampled.rollout, sampled.verdicts
-    instances, tokens = np.repeat(sampled.instances, samples), rollout.mask.sum(axis=-1)
-    short_share = reward.moving_share(progress.short_share, tokens, config.reward.free_tokens)
-    rewards = reward.rewards(config.reward, verdicts, data.optima[instances], tokens, short_share)
-    kinds = data.kinds[instances]
-    described = metrics.describe(kinds, verdicts, rewards, tokens, rollout.truncated, instances, config.lake.kinds)
-    described |= {
-        "zero_advantage": float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean()),
-        "groups_sampled": float(len(sampled.instances)),
-        "groups_kept": float(len(sampled.instances)),
-    }
-    if config.text.thinking_cap is not None:
-        described["thoughts_cut"] = float(rollout.forced.any(axis=-1).mean())
-
-    of_answers = advantages(rewards.total, instances, settings.advantage)
-    training = add_evidence(progress.training, data, sampled, of_answers)
-    mine = distributed.share(len(instances), "grpo.prompts")
-    instances, rollout = instances[mine], rollout[mine]
+    groups = np.repeat(boards, settings.samples)
+    mine = distributed.share(len(groups), "grpo.prompts")
+    groups, rollout, mask = groups[mine], rollout[mine], rollout.mask[mine]
+    by_token = np.repeat(rewarded.advantages[mine, None], mask.shape[1], axis=-1)
     if settings.credit is Credit.EXACT:
         watch.lap("host")
-        mask, by_token = exact_credit(tokenizer, data, instances[::samples], rollout, rewards.total[mine] > 0)
+        has_reward = rewarded.rewards.total[mine] > 0
+        mask, by_token = exact_credit(policy.tokenizer, data, groups[:: settings.samples], rollout, has_reward)
         watch.lap("credit")
-    else:
-        mask = rollout.mask
-        by_token = np.repeat(of_answers[mine, None], mask.shape[1], axis=-1)
-    prompts = [data.prompts.tokens[instance] for instance in instances]
-    sequences = join(prompts, config.text.max_prompt_tokens, rollout.tokens, mask)
+    prompts = [data.prompts.tokens[board] for board in groups]
+    sequences = join(prompts, policy.text.max_prompt_tokens, rollout.tokens, mask)
     batch = Batch(
         sequences=sequences.replace(mask=sequences.mask & ~rollout.forced),
         sampler_logprobs=rollout.logprobs,
         advantages=by_token,
     )
     watch.lap("host")
-    return Collected(batch, described, short_share=short_share, training=training)
+    return batch
 
 
 def exact_credit(
@@ -221,24 +218,6 @@ def exact_credit(
         rollout.mask.shape[1],
     )
     return rollout.mask & (credits != 0), token_advantages(credits, np.asarray(rollout.logprobs))
-
-
-def add_evidence(sums: evidence.Sums | None, data: BoardSet, sampled: Sampled, of_answers: np.ndarray) -> evidence.Sums:
-    """Return the round's sums with a step's answers and their advantages."""
-    verdicts, rollout = sampled.verdicts, sampled.rollout
-
-    def grouped(values: Array) -> Array:
-        return values.reshape(len(sampled.instances), -1, *values.shape[1:])
-
-    return evidence.add(
-        sums,
-        data.kinds[sampled.instances],
-        checks=grouped(verdicts.checks),
-        optimal=grouped(verdicts.optimal),
-        tokens=grouped(rollout.mask.sum(axis=-1)),
-        truncated=grouped(rollout.truncated),
-        advantages=grouped(of_answers),
-    )
 
 
 def add_logprobs(
