@@ -49,23 +49,17 @@ def mixed_boards(
     count: int,
     exclude: Instance | None = None,
 ) -> Dataset:
-    """Boards of all kinds alike, an equal share of each hole ratio, one after the other; none twice.
+    """Draw boards of all kinds alike, an equal share of each hole ratio, one after the other; none twice.
 
     On small boards two ratios can mean the same number of holes, so each part leaves out what the ones before hold.
     """
     parts: list[Dataset] = []
     for i, hole in enumerate(holes):
-        lake = LakeConfig.uniform(kinds, hole, wait)
         share = count * (i + 1) // len(holes) - count * i // len(holes)
         if share:
-            parts.append(draw(lake, jax.random.fold_in(key, i), share, exclude))
+            parts.append(draw(LakeConfig.uniform(kinds, hole, wait), jax.random.fold_in(key, i), share, exclude))
             drawn = parts[-1].instances
             exclude = drawn if exclude is None else jax.tree.map(lambda *x: np.concatenate(x), exclude, drawn)
-    return join_boards(parts)
-
-
-def join_boards(parts: Sequence[Dataset]) -> Dataset:
-    """Return several sets of boards as one; a kind has an entry of the report for each."""
     instances, solutions, needs_wait = jax.tree.map(
         lambda *x: np.concatenate([np.asarray(y) for y in x]),
         *((part.instances, part.solutions, part.needs_wait) for part in parts),

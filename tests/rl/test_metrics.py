@@ -34,24 +34,12 @@ def rewards_of(count: int) -> Rewards:
     return Rewards(0.8 * accuracy + 0.2 * length, accuracy, length, 0.8, 0.2)
 
 
-def test_kinds_of_one_size_have_metrics_of_their_own():
-    found = describe(
-        kinds_of(["4x3", 4, "rooms5", 4]),
-        verdict_of([set(), set(), set(), {Check.HOLE_FREE}], [True, False, False, False]),
-        rewards_of(4),
-        np.ones(4, int),
-        np.zeros(4, bool),
-        np.arange(4),
-        kinds_of([4, "4x3", "rooms5"]),
-    )
-    names = ("size_4", "kind_4x3", "kind_rooms5")
-    assert [found[f"valid/{name}"] for name in names] == [0.5, 1, 1]
-    assert [found[f"optimal/{name}"] for name in names] == [0, 1, 0]
-
+KINDS = {3: "size_3", 4: "size_4", "4x3": "kind_4x3", "rooms5": "kind_rooms5"}
+"""Kinds of boards, and what the metrics call them."""
 
 answers = st.lists(
     st.tuples(
-        st.integers(3, 6),  # size
+        st.sampled_from([*KINDS]),
         st.sets(st.sampled_from(Check)),  # what fails
         st.booleans(),  # optimal, if valid
         st.integers(0, 40),  # tokens
@@ -66,21 +54,25 @@ answers = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(answers)
 def test_any_answers_are_counted_as_one_by_one(rows):
-    sizes, failed, wish, tokens, truncated, groups = zip(*rows, strict=True)
+    kinds, failed, wish, tokens, truncated, groups = zip(*rows, strict=True)
     optimal = [best and not names for best, names in zip(wish, failed, strict=True)]
     found = describe(
-        kinds_of(sizes),
+        kinds_of(kinds),
         verdict_of(failed, optimal),
         rewards_of(len(rows)),
         np.array(tokens),
         np.array(truncated),
         np.array(groups),
-        kinds_of([3, 4, 5, 6]),
+        kinds_of(KINDS),
     )
     expected = {}
-    for size in (3, 4, 5, 6):
-        here = [not names for s, names in zip(sizes, failed, strict=True) if s == size]
-        expected[f"valid/size_{size}"] = sum(here) / len(here) if here else math.nan
+    for kind, name in KINDS.items():
+        valid, best = (
+            [not x for k, x in zip(kinds, failed, strict=True) if k == kind],
+            [o for k, o in zip(kinds, optimal, strict=True) if k == kind],
+        )
+        expected[f"valid/{name}"] = sum(valid) / len(valid) if valid else math.nan
+        expected[f"optimal/{name}"] = sum(best) / len(best) if best else math.nan
     for check in Check:
         expected[f"failure/{check.name.lower()}"] = sum(min(f, default=None) == check for f in failed) / len(rows)
     shares = []
