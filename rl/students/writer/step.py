@@ -153,9 +153,13 @@ def reward_answers(
     if config.text.thinking_cap is not None:
         described["thoughts_cut"] = float(rollout.forced.any(axis=-1).mean())
     compared = advantages(rewards.total, groups, config.grpo.advantage)
-    facts = {"checks": verdicts.checks, "optimal": verdicts.optimal, "tokens": tokens, "truncated": truncated}
-    by_board = {name: x.reshape(-1, samples, *x.shape[1:]) for name, x in (facts | {"advantages": compared}).items()}
-    training = evidence.add(progress.training, data.kinds[boards], **by_board)
+    checks, optimal, length, cut, worth = (
+        x.reshape(-1, samples, *x.shape[1:]) for x in (verdicts.checks, verdicts.optimal, tokens, truncated, compared)
+    )
+    of_boards = data.kinds[boards]
+    training = evidence.add(
+        progress.training, of_boards, checks=checks, optimal=optimal, tokens=length, truncated=cut, advantages=worth
+    )
     return Rewarded(rewards, compared, described, short_share, training)
 
 
