@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxlake.record import Array
 from jaxlake.types import Instance, Objective, Plan, Verdict
-from rl.model.policy import judge_plans
+from jaxlake.verify import verify
 from rl.model.sampler import SamplingParams
 
 GREEDY = SamplingParams(temperature=0.0)
@@ -86,3 +86,14 @@ def judge(boards: Instance, optima: np.ndarray, answers: Answers, objective: Obj
       optima: int32 ``[boards]``, least costs.
     """
     return judge_plans(boards, optima, answers.plans, objective)
+
+
+def judge_plans(boards: Instance, optima: Array, plans: Plan, objective: Objective) -> Verdict:
+    """Return the verdicts ``[boards * samples]`` on plans, those of one board side by side; numpy arrays.
+
+    Args:
+      boards, optima: ``[boards]``, and their least costs.
+    """
+    samples = len(plans.num_named) // len(optima)
+    boards, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (boards, optima))
+    return jax.tree.map(np.asarray, verify(boards, plans, optima, objective=objective))

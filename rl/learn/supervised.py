@@ -17,9 +17,9 @@ from jaxlake import text
 from jaxlake.types import Instance
 from rl.config import Config, ConfigError, WarmStartSection
 from rl.learn.boards import Draw, mixed_boards
+from rl.learn.context import read_context
 from rl.learn.optimizer import learning_rate, make_optimizer, step, updates_made
 from rl.model import lora, sharding
-from rl.model.context import read_context
 from rl.model.decoder import Decoder
 from rl.model.logprobs import Sequences, answer_logprobs, join, masked_sum, take
 from rl.model.policy import Policy

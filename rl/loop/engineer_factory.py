@@ -43,7 +43,7 @@ from rl.config import (
 )
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, LanguageKind
 from rl.config.training import RoundsSection
-from rl.model.context import read_context
+from rl.learn.context import read_context
 from rl.model.policy import SHIPPED_MODEL, Policy
 from rl.model.tokenizer import Tokenizer
 from rl.run.recorder import Recorder
@@ -233,7 +233,8 @@ def _generation(student: Student, recorder: Recorder) -> tuple[Generate, Tokeniz
     config, settings = student.config, student.config.engineer
     if settings.kind in MODELS:
         policy, parameters = load_model(settings.model, config.mesh, config.text.early_stop)
-        return policy.generation(settings, lambda: parameters, recorder.with_stop_check()), policy.tokenizer
+        sampler = policy.grammar_sampler(settings)
+        return sampler.generation(lambda: parameters, recorder.with_stop_check()), policy.tokenizer
     assert isinstance(student, WritingStudent)  # as Config makes sure
     return student.generation(recorder, settings.kind)
 

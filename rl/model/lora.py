@@ -4,10 +4,9 @@ The adapters themselves are two parameters of `model.Projection`, of flax's type
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,12 +15,13 @@ from flax import nnx
 from flax.typing import PathParts
 from jax.experimental import multihost_utils
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file
 from safetensors.numpy import save as to_bytes
 
 from jaxlake.files import write_whole
 from rl.config import ConfigError, LoRASection
 
-T = TypeVar("T")
+FILE = "adapter_model.safetensors"
 
 
 def split(parameters: nnx.State) -> tuple[nnx.State, nnx.State]:
@@ -95,7 +95,7 @@ def save(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Not by the library's `save_file`, whose files are for their owner alone (0600), whatever the umask.
-        write_whole(folder / "adapter_model.safetensors", to_bytes(tensors, metadata={"format": "pt"} | dict(source)))
+        write_whole(folder / FILE, to_bytes(tensors, metadata={"format": "pt"} | dict(source)))
         write_whole(folder / "adapter_config.json", (json.dumps(raw, indent=2) + "\n").encode())
     except OSError as error:
         raise ConfigError(f"{folder}: cannot write the adapters there ({error})") from None
@@ -103,13 +103,9 @@ def save(
 
 def read_source(folder: Path | str) -> dict[str, str]:
     """Return what adapters stand on, among the other metadata of their file; ConfigError if that cannot be read."""
-    return _read(folder, lambda file: file.metadata() or {})
-
-
-def _read(folder: Path | str, read: Callable[[Any], T]) -> T:
     try:
-        with safe_open(Path(folder) / "adapter_model.safetensors", "np") as file:
-            return read(file)
+        with safe_open(Path(folder) / FILE, "np") as file:
+            return file.metadata() or {}
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"{folder}: cannot read the adapters there ({error})") from None
 
@@ -121,22 +117,23 @@ def load(folder: Path | str, parameters: nnx.State, source: Mapping[str, str] = 
       source: what `parameters` stand on, as `save` was told of it.
 
     Raises:
-      ConfigError: if the files cannot be read, are not of adapters of these shapes, or stand on another source.
+      ConfigError: if the file cannot be read, is not of adapters of these shapes, or stands on another source.
     """
-    if "tokenizer" in (there := read_source(folder)):  # PEFT's own say nothing of it
-        refuse_other_source(Path(folder), there, source)
-    tensors = _read(folder, lambda file: {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+    if "tokenizer" in (recorded := read_source(folder)):  # PEFT's own say nothing of it
+        refuse_other_source(Path(folder), recorded, source)
+    tensors = load_file(Path(folder) / FILE)
     adapters, base = split(parameters)
+    variables = dict(nnx.to_flat_state(adapters))
+    expected = {_name(path, i): x.shape[:0:-1] for path, x in variables.items() for i in range(x.shape[0])}
+    for name in sorted(expected.keys() | tensors.keys()):
+        shape = tensors[name].shape if name in tensors else None
+        if shape != expected.get(name):
+            raise ConfigError(f"{folder}: {name} has shape {shape}, which must be {expected.get(name)}")
     read = []
-    for path, variable in nnx.to_flat_state(adapters):
-        parts = [tensors.pop(_name(path, i), np.zeros(())).T for i in range(variable.shape[0])]
-        if any(part.shape != variable.shape[1:] for part in parts):
-            shape = variable.shape[:0:-1]
-            raise ConfigError(f"{folder}: must hold {_name(path, 0)} of shape {shape}, as model.lora and the base say")
-        stack = jax.make_array_from_callback(variable.shape, variable.sharding, np.stack(parts).__getitem__)
-        read.append((path, variable.replace(stack)))
-    if tensors:
-        raise ConfigError(f"{folder}: holds {next(iter(tensors))}, which must be among model.lora.targets")
+    for path, variable in variables.items():
+        stack = np.stack([tensors[_name(path, i)].T for i in range(variable.shape[0])])
+        array = jax.make_array_from_callback(variable.shape, variable.sharding, stack.__getitem__)
+        read.append((path, variable.replace(array)))
     return nnx.merge_state(nnx.from_flat_state(read), base)
 
 

@@ -12,11 +12,9 @@ import numpy as np
 from flax import nnx
 from jax.sharding import Mesh
 
-from engineer import Generate, Generation, NoAnswer
 from jaxlake import text
 from jaxlake.record import Array
-from jaxlake.types import MAX_STEPS, Instance, Objective, Plan, Verdict
-from jaxlake.verify import verify
+from jaxlake.types import MAX_STEPS, Instance, Plan
 from rl import distributed
 from rl.config import Config, ConfigError, EngineerSection, ModelSection, RunError, TextSection, extensions
 from rl.model import lora, presets, weights
@@ -180,10 +178,6 @@ class Policy:
             thinking=thinking,
         )
 
-    def judge(self, prompts: Prompts, rollout: Rollout, optima: Array, objective: Objective) -> Verdict:
-        """Read the answers to prompts ``[P]`` with optimal costs ``[P]``: verdicts ``[B]``, numpy arrays."""
-        return judge_plans(prompts.instances, optima, self.read(prompts.instances, rollout), objective)
-
     def read(self, instances: Instance, rollout: Rollout) -> Plan:
         """Return the plans ``[B]`` that answers to these instances tell, with room for ``MAX_STEPS``."""
         return text.parse_batch(
@@ -200,27 +194,6 @@ class Policy:
         """
         opened = self.tokenizer.opened(thinking=self.text.thinking)
         return [opened + self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
-
-    def generation(
-        self, settings: EngineerSection, parameters: Callable[[], nnx.State], progress: Callable[[int], None]
-    ) -> Generate:
-        """Return how an engineer's answers are written; the samplers' copy of the parameters lives as long as a call.
-
-        Args:
-          settings: the engineer's caps, and how its tokens are drawn.
-          parameters: function that returns the parameters that write, at each call.
-          progress: called now and then while they write; may raise.
-        """
-
-        def generate(message: str, grammar: str, key: jax.Array) -> Generation:
-            try:
-                copy = self.rollout_parameters(parameters())
-                (response,) = self.grammar_sampler(settings).write(copy, [(message, grammar)], key, progress)
-                return Generation(*response[:3])
-            except ConfigError as error:  # the message is too long even with everything left out that can be
-                raise NoAnswer(str(error)) from None
-
-        return generate
 
     def grammar_sampler(self, settings: EngineerSection) -> GrammarSampler:
         """Return the sampler that writes the next configuration: it thinks first, then a grammar holds it."""
@@ -267,17 +240,6 @@ class Policy:
             lora.save(folder / "adapters", self.shape.lora, parameters, base, self.source(parameters))
             shape, parameters = dataclasses.replace(self.shape, lora=None), lora.merge(parameters, self.shape.lora)
         weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
-
-
-def judge_plans(boards: Instance, optima: Array, plans: Plan, objective: Objective) -> Verdict:
-    """Return the verdicts ``[boards * samples]`` on plans, those of one board side by side; numpy arrays.
-
-    Args:
-      boards, optima: ``[boards]``, and their least costs.
-    """
-    samples = len(plans.num_named) // len(optima)
-    boards, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (boards, optima))
-    return jax.tree.map(np.asarray, verify(boards, plans, optima, objective=objective))
 
 
 def pin(config: Config, source: Mapping[str, str]) -> Config:

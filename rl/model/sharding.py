@@ -35,13 +35,11 @@ def make_mesh(fsdp: int, tp: int, devices: Sequence[jax.Device] | None = None) -
     processes = len({device.process_index for device in devices})
     local = len(devices) // processes
     rows = len(devices) // tp if fsdp == -1 else fsdp
-    asked = f"mesh.fsdp = {fsdp}, mesh.tp = {tp}"
-    if rows < 1 or rows * tp > len(devices):
-        raise ConfigError(f"{asked}: must be at most the {len(devices)} devices of this job")
-    if processes > 1 and local % tp:
-        raise ConfigError(f"{asked}: tp must divide the {local} devices of each process")
-    if processes > 1 and rows * tp != len(devices):
-        raise ConfigError(f"{asked}: must use all {len(devices)} devices of the {processes} processes")
+    if rows < 1 or rows * tp > len(devices) or (processes > 1 and (local % tp or rows * tp != len(devices))):
+        raise ConfigError(
+            f"mesh.fsdp = {fsdp}, mesh.tp = {tp}: must be at most the {len(devices)} devices of this job; of several "
+            f"processes all of them, and tp a divisor of the {local} of each"
+        )
     return Mesh(np.array(devices[: rows * tp]).reshape(rows, tp), ("fsdp", "tp"))
 
 
@@ -101,29 +99,15 @@ def abstract_at(tree: Any, places: Any) -> Any:
     return jax.tree.map(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree, places)
 
 
-def shard_parameters(parameters: nnx.State, mesh: Mesh) -> nnx.State:
-    """Place parameters, or an optimizer's state, by their declared specs."""
-    return jax.device_put(parameters, shardings(parameters, mesh))
-
-
 def shard_batch(batch: Any, mesh: Mesh) -> Any:
     """Make global arrays of a pytree of numpy arrays, their first axes over `fsdp`.
 
     Args:
-      batch: this process's rows, equally many on each process; they follow each other in process order.
-
-    Raises:
-      ConfigError: if `fsdp` does not divide the rows of all processes (`rows_for` says how many it would take).
+      batch: this process's rows, equally many on each process; they follow each other in process order. `fsdp` divides
+        those of all processes, see `rows_for`.
     """
     rows = NamedSharding(mesh, P("fsdp"))
-
-    def place(x: np.ndarray) -> jax.Array:
-        count = len(x) * jax.process_count()
-        if count % mesh.shape["fsdp"]:
-            raise ConfigError(f"a batch of {count} rows: must be a multiple of mesh.fsdp = {mesh.shape['fsdp']}")
-        return jax.make_array_from_process_local_data(rows, np.asarray(x))
-
-    return jax.tree.map(place, batch)
+    return jax.tree.map(lambda x: jax.make_array_from_process_local_data(rows, np.asarray(x)), batch)
 
 
 def local_rows(x: jax.Array) -> np.ndarray:
@@ -226,12 +210,12 @@ def fingerprint(parameters: Any) -> str:
 @jax.jit
 def sums(tree: Any) -> list[jax.Array]:
     """Two weighted sums of the bits of each array, uint32 ``[2]``. The weights are odd: one flipped bit shows."""
-    found = []
+    totals = []
     for x in jax.tree.leaves(tree):
         bits = jax.lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}")).astype(jnp.uint32)
         place = jnp.uint32(0)
         for axis, size in enumerate(x.shape):
             place = place * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, x.shape, axis)
         weights = ((place * jnp.uint32(odd) + jnp.uint32(odd >> 7)) | 1 for odd in (2654435761, 2246822519))
-        found.append(jnp.stack([(bits * weight).sum(dtype=jnp.uint32) for weight in weights]))
-    return found
+        totals.append(jnp.stack([(bits * weight).sum(dtype=jnp.uint32) for weight in weights]))
+    return totals

@@ -12,6 +12,7 @@ import optax
 import pytest
 from flax import nnx
 from jax.sharding import PartitionSpec as P
+from shapes import shard_parameters
 
 from engineer.engineers.base import Draw
 from engineer.evidence import Evidence, KindEnvironment, KindEvidence, TrainingEvidence
@@ -25,7 +26,7 @@ from rl.config import Config, GRPOSection, RunError
 from rl.judge.answers import Answers
 from rl.judge.validation import validate
 from rl.learn.optimizer import init_state
-from rl.model.sharding import make_mesh, shard_parameters
+from rl.model.sharding import make_mesh
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose
 from rl.run.progress import Progress

@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from shapes import SMALL, SMALL_JSON
+from shapes import SMALL, SMALL_JSON, shard_parameters
 
 from rl import train
 from rl.learn import supervised
@@ -17,7 +17,7 @@ from rl.learn.optimizer import init_state
 from rl.model import lora
 from rl.model.decoder import abstract, create, token_positions
 from rl.model.logprobs import join, take
-from rl.model.sharding import make_mesh, rows_for, shard_batch, shard_parameters
+from rl.model.sharding import make_mesh, rows_for, shard_batch
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -11,8 +11,8 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.config import Config, MeshSection
+from rl.learn.context import read_context
 from rl.loop.engineer_factory import bookkeeping, text_engineer
-from rl.model.context import read_context
 from rl.model.policy import SHIPPED_MODEL, Policy
 from rl.model.presets import shape_of
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
@@ -46,7 +46,7 @@ def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
     trained = TrainingEvidence(tuple(row(kind, 100, max(0, 100 - int(9 * kind.difficulty))) for kind in kinds), ())
     evidence = Evidence(tuple(row(kind, 24, 0) for kind in targets), 0.0, 0.0, 4, 9.0, 0.0, training=trained)
     settings = MADE_BY.engineer.model_copy(update={"kind": "model", "attempts": 1})
-    generate = policy.generation(settings, lambda: parameters, lambda done: None)
+    generate = policy.grammar_sampler(settings).generation(lambda: parameters, lambda done: None)
     context = read_context(settings)
     engineer = text_engineer(settings, context, bookkeeping(LAB.rounds), generate, policy.tokenizer)
     history = [PastRound(0, LakeConfig.random(kinds, jax.random.key(1)), evidence)]

@@ -1,6 +1,11 @@
 """Shapes of models that are small enough to compile in a moment, for tests that do not care which."""
 
+import jax
+from flax import nnx
+from jax.sharding import Mesh
+
 from rl.model.decoder import DecoderConfig
+from rl.model.sharding import shardings
 
 SMALL = DecoderConfig(
     vocab_size=16,
@@ -40,3 +45,8 @@ SMALL_JSON = {
     "tie_word_embeddings": True,
 }
 """The same as a config.json, with room for the shipped tokenizer."""
+
+
+def shard_parameters(parameters: nnx.State, mesh: Mesh) -> nnx.State:
+    """Place parameters, or an optimizer's state, by their declared specs."""
+    return jax.device_put(parameters, shardings(parameters, mesh))

@@ -24,6 +24,7 @@ from rl.loop.engineer_factory import make_engineer
 from rl.loop.rounds import design
 from rl.model import lora
 from rl.model.policy import Policy
+from rl.model.sampler.grammar import GrammarSampler
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
@@ -172,11 +173,14 @@ class Scripted:
         self.asked, self.parameters, self.policies, self.settings, self._answers = [], [], [], [], list(answers)
 
         def grammar_sampler(policy, settings):
+            self.sampler = policy.sampler
             self.policies.append(policy)
             self.settings.append(settings)
             return self
 
         monkeypatch.setattr(Policy, "grammar_sampler", grammar_sampler)
+
+    generation = GrammarSampler.generation
 
     def write(self, parameters, requests, key, progress):
         self.asked.append(requests[0][0])

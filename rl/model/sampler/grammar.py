@@ -8,9 +8,11 @@ import jax
 import numpy as np
 from flax import nnx
 
-from rl.config import EngineerSection
+from engineer import Generate, Generation, NoAnswer
+from rl.config import ConfigError, EngineerSection
 from rl.model.sampler import Guide, Sampler, SamplingParams
 from rl.model.sampler.thinking import closing
+from rl.model.sharding import for_rollout
 from rl.model.tokenizer import Tokenizer, check_fit
 
 OPEN = "<think>\n"
@@ -95,6 +97,24 @@ class GrammarSampler:
                 )
             )
         return responses
+
+    def generation(self, parameters: Callable[[], nnx.State], progress: Callable[[int], None]) -> Generate:
+        """Return how an engineer's answers are written; the samplers' copy of the parameters lives as long as a call.
+
+        Args:
+          parameters: function that returns the parameters that write, at each call.
+          progress: called now and then while they write; may raise.
+        """
+
+        def generate(message: str, grammar: str, key: jax.Array) -> Generation:
+            copy = for_rollout(parameters(), self.sampler.config.dtype, self.sampler.mesh)
+            try:
+                (written,) = self.write(copy, [(message, grammar)], key, progress)
+            except ConfigError as error:  # the message is too long even with everything left out that can be
+                raise NoAnswer(str(error)) from None
+            return Generation(*written[:3])
+
+        return generate
 
     @property
     def tokens(self) -> Sampler:

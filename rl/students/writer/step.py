@@ -13,6 +13,7 @@ from jaxlake.types import Verdict
 from rl import distributed
 from rl.config import Config, GRPOSection
 from rl.config.choices import Credit
+from rl.judge.answers import judge_plans
 from rl.learn import credit, metrics, reward, supervised
 from rl.learn.advantages import advantages, token_advantages
 from rl.learn.boards import BoardSet
@@ -132,7 +133,8 @@ def sample(
         progress=show,
     )
     watch.lap("rollout")
-    verdicts = policy.judge(prompts, rollout, data.optima[mine], config.lake.objective)
+    plans = policy.read(prompts.instances, rollout)
+    verdicts = judge_plans(prompts.instances, data.optima[mine], plans, config.lake.objective)
     answers = distributed.all_gather((rollout, verdicts))
     watch.lap("host")
     return answers

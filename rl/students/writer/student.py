@@ -127,8 +127,8 @@ class Writer:
 
     def generation(self, recorder: Recorder, engineer: str) -> tuple[Generate, Tokenizer]:
         """Return generation with the engineer's parameters at the time when it is asked, held to the grammar."""
-        generate = self.policy.generation(
-            self.config.engineer, lambda: self.designer_parameters(engineer), recorder.with_stop_check()
+        generate = self.policy.grammar_sampler(self.config.engineer).generation(
+            lambda: self.designer_parameters(engineer), recorder.with_stop_check()
         )
         return generate, self.policy.tokenizer
 

@@ -9,7 +9,7 @@ import optax
 import pytest
 from flax import nnx
 from jax.sharding import PartitionSpec as P
-from shapes import SMALL
+from shapes import SMALL, shard_parameters
 
 from rl import distributed
 from rl.config import GRPOSection, LoRASection
@@ -20,7 +20,7 @@ from rl.learn.update import Total, accumulate, answer_logprobs_of, apply, lower_
 from rl.model import lora
 from rl.model.decoder import abstract, create, token_positions
 from rl.model.logprobs import join
-from rl.model.sharding import make_mesh, shard_parameters, shardings
+from rl.model.sharding import make_mesh, shardings
 
 ONE = make_mesh(1, 1)
 ROOM = 8

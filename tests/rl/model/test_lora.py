@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from flax import nnx
 from safetensors.numpy import load_file
-from shapes import MEDIUM
+from shapes import MEDIUM, shard_parameters
 
 from rl.config import ConfigError, LoRASection
 from rl.config import load as load_config
 from rl.model import lora, weights
 from rl.model.decoder import abstract, create, token_positions
 from rl.model.policy import Policy
-from rl.model.sharding import make_mesh, shard_parameters
+from rl.model.sharding import make_mesh
 from rl.model.tokenizer import Tokenizer
 
 PLAIN = dataclasses.replace(MEDIUM, qk_norm=False, qkv_bias=True)  # what no adapter changes, biases and norms alike
@@ -85,15 +85,9 @@ def test_saved_adapters_come_back_bit_for_bit_on_any_mesh(adapted, tmp_path, mes
 
 def test_adapters_of_another_model_are_one_line(adapted, tmp_path):
     lora.save(tmp_path, ADAPTED.lora, adapted[1])
-    for changes, complaint in [
-        ({"rank": 2}, r"must hold .*lora_A.weight of shape \(2, 48\)"),
-        ({"targets": ("q_proj", "k_proj")}, r"must hold base_model.model.model.layers.0.self_attn.k_proj.lora_"),
-        ({"targets": ("q_proj",)}, r"holds base_model.* must be among model.lora.targets"),
-    ]:
-        shape = dataclasses.replace(ADAPTED, lora=ADAPTED.lora.model_copy(update=changes))
-        parameters = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), abstract(shape)[1])
-        with pytest.raises(ConfigError, match=f"{tmp_path}: .*{complaint}"):
-            lora.load(tmp_path, parameters)
+    shape = dataclasses.replace(ADAPTED, lora=ADAPTED.lora.model_copy(update={"rank": 2}))
+    with pytest.raises(ConfigError, match=rf"{tmp_path}: .*lora_A.weight has shape \(4, 48\), which must be \(2, 48\)"):
+        lora.load(tmp_path, abstract(shape)[1])
     (tmp_path / "adapter_model.safetensors").unlink()
     with pytest.raises(ConfigError, match="cannot read the adapters there"):
         lora.load(tmp_path, adapted[1])

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
-from shapes import MEDIUM
+from shapes import MEDIUM, shard_parameters
 
 from rl.config.choices import Remat
 from rl.model.decoder import Decoder, KVCache, abstract, create, token_positions
-from rl.model.sharding import make_mesh, shard_parameters
+from rl.model.sharding import make_mesh
 
 TINY = dataclasses.replace(MEDIUM, num_hidden_layers=3)
 

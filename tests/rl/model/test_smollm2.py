@@ -24,8 +24,8 @@ from jaxlake.benchmark import load, spread, take
 from jaxlake.text import PromptStyle, prompt
 from rl import config as config_
 from rl.command import shipped
+from rl.learn.context import read_context
 from rl.model import weights
-from rl.model.context import read_context
 from rl.model.decoder import token_positions
 from rl.model.presets import read_config
 from rl.model.tokenizer import Tokenizer
