@@ -144,8 +144,7 @@ def read_answer(engineer: str, generation: Generation, previous: LakeConfig) -> 
     text, kinds = generation.answer, previous.kinds
     parsed, slips = parse_lenient(text, kinds)
     fault = proposal.fault(text, parsed, kinds)
-    # The text of a cut-off thought is a draft, and a chat template may have opened it unseen in the prompt.
-    if generation.cut_at is not None and (fault or "</think>" not in generation.raw):
+    if generation.cut_at is not None:  # half a configuration, or a draft in a thought
         fault = f"the answer was cut off at {generation.cut_at:,} tokens"
     read = Proposal(
         engineer=engineer,

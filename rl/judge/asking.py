@@ -1,10 +1,11 @@
-"""A model that is asked questions, be it on the devices here or behind a server; each answer is kept as it comes."""
+"""A model that is asked questions, on the devices here or behind a server; each answer is kept as it comes."""
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from jaxlake.arguments import seed_key
 from jaxlake.benchmark import Benchmark
 from rl import distributed
-from rl.config import Config, ConfigError
+from rl.config import ConfigError
 from rl.judge.answers import Answerer
 from rl.judge.record import Answer, Record
 from rl.model.sampler import SamplingParams
@@ -20,7 +21,7 @@ from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 
 if TYPE_CHECKING:
-    from rl.judge.server import ChatClient, Request
+    from rl.judge.server import ChatClient
 
 CALL = 4
 """Answers in one call of the sampler, in multiples of its rows. The last ones of a call leave rows empty, which costs
@@ -28,12 +29,10 @@ half a long answer's time; a process that is killed loses a call."""
 FAILURES_IN_A_ROW = 10
 """Requests without an answer, after all their attempts, at which the server is given up."""
 
-Say = Callable[[str], None]
-
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A message that wants an answer.
+    """A message to a model.
 
     Attributes:
       id, sample: name of the answer in a `Record`.
@@ -46,88 +45,107 @@ class Question:
     seed: int = 0
 
 
-Write = Callable[[int, Sequence[Question], Say], Sequence[tuple[str, int, bool]]]
-"""Writes texts, with their tokens and whether they were cut off, to questions from a place among all of them on."""
+Answering = Generator[Answer, None, None]
+"""Answers in the order in which they come; closing it ends the work."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Asker:
+class Asker(Protocol):
     """A model that answers questions.
 
     Attributes:
       identity: plain values that affect the answers, beside the questions.
-      ask: takes questions, which of them lack an answer, and what hears how far it is; yields answers as they come. All
-        processes of a job call it alike.
-      failures: why, for each id and sample that got no answer.
+      failure: why a question got no answer, the last of them.
     """
 
-    identity: dict[str, Any]
-    ask: Callable[[Sequence[Question], np.ndarray, Say], Generator[list[Answer], None, None]]
-    failures: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
+    @property
+    def identity(self) -> dict[str, Any]: ...
 
-    @classmethod
-    def in_process(cls, write: Write, block: int, identity: dict[str, Any]) -> "Asker":
-        """Make one of a model on the devices here.
+    @property
+    def failure(self) -> str: ...
 
-        It writes in calls that begin at the same places whatever is missing. Where a call has lost some answers, all of
-        it is answered again: the tokens depend on the question's place, but the last bit of a number may depend on how
-        long the longest prompt beside it is.
+    def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Callable[[str], None]) -> Answering:
+        """Yield the answers that are missing; all processes of a job call it alike and get the same answers.
 
         Args:
-          block: questions of a call.
+          missing: bool ``[questions]``.
+          show: takes a word on the progress now and then; raises to stop the work.
         """
+        ...
 
-        def ask(questions: Sequence[Question], missing: np.ndarray, within: Say) -> Generator[list[Answer], None, None]:
-            for begin in range(0, len(questions), block):
-                wanted, part = missing[begin : begin + block], questions[begin : begin + block]
-                if wanted.any():
-                    written = zip(part, write(begin, part, within), wanted, strict=True)
-                    yield [Answer(question.id, question.sample, *text) for question, text, lacks in written if lacks]
 
-        return cls(identity, ask)
+@dataclasses.dataclass(frozen=True)
+class ModelAsker:
+    """A model on the devices of this machine, which answers the boards of a suite.
 
-    @classmethod
-    def of_server(
-        cls,
-        client: "ChatClient",
-        request: Callable[..., "Request"],
-        concurrency: int,
-        identity: dict[str, Any],
-    ) -> "Asker":
-        """Make one of a model behind a server, which is asked a first small question at once.
+    It answers in calls that begin at the same places whatever is missing. Where a call has lost some answers, all of it
+    is answered again: the tokens depend on the question's place, but the last bit of a number may depend on how long
+    the longest prompt beside it is.
+    """
 
-        Args:
-          request: makes what is sent of a message and a ``seed``.
-          identity: values that affect the answers, beside the server and its requests.
+    answerer: Answerer
+    suite: Benchmark
+    sampling: SamplingParams
+    samples: int
+    seed: int
+    failure: str = ""
 
-        Raises:
-          ApiError: if the first question gets no answer; from `ask`, if no request can succeed, or `FAILURES_IN_A_ROW`
-            did not.
-        """
+    @property
+    def identity(self) -> dict[str, Any]:
+        return dict(self.answerer.identity)
+
+    def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Callable[[str], None]) -> Answering:
+        """Answer `rl.judge.suite.questions`; see `Asker`."""
+        processes, places = jax.process_count(), {name: i for i, name in enumerate(self.suite.ids)}
+        block = max(CALL * self.answerer.rows // (self.samples * processes), 1) * processes * self.samples
+        for begin in range(0, len(questions), block):
+            part, wanted = questions[begin : begin + block], missing[begin : begin + block]
+            if wanted.any():
+                boards, key = self.suite.instances[[places[q.id] for q in part[:: self.samples]]], seed_key(self.seed)
+                show_done = functools.partial(_show_done, show, len(part))
+                answers = self.answerer.answer(boards, self.samples, self.sampling, key, show_done, begin)
+                written = zip(
+                    answers.texts(np.arange(len(part))),
+                    answers.lengths.tolist(),
+                    answers.truncated.tolist(),
+                    strict=True,
+                )
+                for question, lacks, answer in zip(part, wanted, written, strict=True):
+                    if lacks:
+                        yield Answer(question.id, question.sample, *answer)
+
+
+def _show_done(show: Callable[[str], None], count: int, done: int) -> None:
+    show(f"{done}/{count} of this call")
+
+
+class ServerAsker:
+    """A model behind a server."""
+
+    def __init__(self, client: "ChatClient", concurrency: int):
+        self._client, self._concurrency, self.failure = client, concurrency, ""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"url": self._client.url, "api_model": self._client.model, "sent": self._client.sent}
+
+    def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Callable[[str], None]) -> Answering:
+        """Ask what is missing; ApiError if no request can succeed, or `FAILURES_IN_A_ROW` did not."""
         from rl.judge.server import ApiError, RequestFailed  # needs a package that not everyone has
 
-        client.check(request(""))
-        failures: dict[tuple[str, int], str] = {}
-
-        def ask(questions: Sequence[Question], missing: np.ndarray, within: Say) -> Generator[list[Answer], None, None]:
-            wanted = [question for question, lacks in zip(questions, missing, strict=True) if lacks]
-            requests = [request(question.message, seed=question.seed) for question in wanted]
-            in_a_row = 0
-            with contextlib.closing(client.map(requests, concurrency)) as results:  # type: ignore[type-var]
-                for index, result in results:
-                    question = wanted[index]
-                    if not isinstance(result, RequestFailed):
-                        in_a_row = 0
-                        yield [Answer(question.id, question.sample, result.text, result.tokens, result.truncated)]
-                        continue
-                    within(f"failed: {len(failures) + 1}, the last: {result}"[:60])
-                    failures[question.id, question.sample] = str(result)
-                    in_a_row += 1
+        wanted = [question for question, lacks in zip(questions, missing, strict=True) if lacks]
+        messages, seeds = [question.message for question in wanted], [question.seed for question in wanted]
+        in_a_row = 0
+        with contextlib.closing(self._client.map(messages, seeds, self._concurrency)) as results:
+            for i, result in results:
+                if isinstance(result, RequestFailed):
+                    self.failure, in_a_row = str(result), in_a_row + 1
                     if in_a_row == FAILURES_IN_A_ROW:
-                        raise ApiError(f"{client.url}: {in_a_row} requests in a row failed, the last: {result}")
-
-        identity = identity | {"url": client.url, "api_model": client.model, "sent": client.sent(request(""))}
-        return cls(identity, ask, failures=failures)
+                        raise ApiError(f"{self._client.url}: {in_a_row} requests in a row failed, the last: {result}")
+                    show(f"failed: {result}"[:60])
+                else:
+                    in_a_row = 0
+                    length, cut = result.completion_tokens, result.truncated
+                    yield Answer(wanted[i].id, wanted[i].sample, result.text, length, cut)
 
 
 def collect(
@@ -166,41 +184,16 @@ def collect(
             display.say(f"Resuming: {done:,} of {missing.size:,} answers are there")
         display.stage(task, missing.size, done=done)
 
-        def within(status: str = "") -> None:
+        def show(status: str = "") -> None:
             if status:
                 display.within(status)
             if number := stop.agreed():
                 raise Interrupted(number)
 
-        with contextlib.closing(asker.ask(questions, missing, within)) as arriving:
-            for answers in arriving:
+        with contextlib.closing(asker.ask(questions, missing, show)) as arriving:
+            for answer in arriving:
                 if record is not None:
-                    record.add(answers)
-                display.advance(steps=len(answers))
-                within()
+                    record.add(answer)
+                display.advance()
+                show()
         return record
-
-
-def suite_identity(config: Config, sampling: SamplingParams, samples: int) -> dict[str, Any]:
-    """Return the values that decide on the answers to a suite, for any answerer."""
-    text = {"max_new_tokens": config.text.max_new_tokens, "thinking": config.text.thinking}
-    return {"samples": samples, **dataclasses.asdict(sampling), "seed": config.seed, **text}
-
-
-def board_asker(answerer: Answerer, suite: Benchmark, config: Config, sampling: SamplingParams, samples: int) -> Asker:
-    """Return who answers the questions to a suite's boards, `rl.judge.suite.questions`, on the devices here."""
-    processes, places = jax.process_count(), {name: i for i, name in enumerate(suite.ids)}
-    boards = max(CALL * answerer.rows // (samples * processes), 1) * processes
-
-    def write(begin: int, questions: Sequence[Question], within: Say) -> list[tuple[str, int, bool]]:
-        asked = suite.instances[[places[question.id] for question in questions[::samples]]]
-
-        def show(done: int) -> None:
-            within(f"{done}/{len(questions)} of this call")
-
-        answers = answerer.answer(asked, samples, sampling, seed_key(config.seed), show, begin)
-        texts = answers.texts(np.arange(len(questions)))
-        return list(zip(texts, answers.lengths.tolist(), answers.truncated.tolist(), strict=True))
-
-    identity = suite_identity(config, sampling, samples) | dict(answerer.identity)
-    return Asker.in_process(write, boards * samples, identity)

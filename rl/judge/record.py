@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from rl.run.directory import take_lock
 IDENTITY, ANSWERS = "evaluation.json", "answers.jsonl"
 
 
-@pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(strict=True, extra="forbid"))
+@pydantic.dataclasses.dataclass(frozen=True)
 class Answer:
     """An answer to a question; a line of the file.
 
@@ -33,9 +32,6 @@ class Answer:
     truncated: bool
 
 
-_LINE = pydantic.TypeAdapter(Answer)
-
-
 class Record:
     """The folder of an evaluation; a context manager, which one process at a time may hold.
 
@@ -43,34 +39,40 @@ class Record:
       identity: plain JSON values that say whose answers these are and to what; a folder with others is refused.
 
     Attributes:
+      folder: the folder.
       answers: all that it holds, by id and sample.
       about: content of ``evaluation.json``, the identity.
 
     Raises:
       ConfigError: if the folder is in use, holds something else or cannot be one.
-      OSError: if the disk does not take it.
     """
 
     def __init__(self, folder: Path, identity: dict[str, Any]):
         self.folder = folder
-        self.answers: dict[tuple[str, int], Answer] = {}
+        about, path = folder / IDENTITY, folder / ANSWERS
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            if not (folder / IDENTITY).exists():
-                if any(folder.iterdir()):
-                    raise ConfigError(f"{folder}: not empty and no evaluation; choose another with --out")
-                write_whole(folder / IDENTITY, (json.dumps(identity, indent=1) + "\n").encode())
-            self.about = self._read_about(identity)
-            self._file = (folder / ANSWERS).open("a+b")
-        except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
+        except (FileExistsError, NotADirectoryError) as error:
             raise ConfigError(f"{folder}: no folder can be made there ({error.strerror})") from None
-        try:
-            if not take_lock(self._file, folder):
-                raise ConfigError(f"{folder}: another process is writing there")
-            self._read()
-        except BaseException:
+        if not about.exists():
+            if any(folder.iterdir()):
+                raise ConfigError(f"{folder}: not empty and no evaluation; choose another with --out")
+            write_whole(about, (json.dumps(identity, indent=1) + "\n").encode())
+        self.about: dict[str, Any] = json.loads(about.read_bytes())
+        for name in [*identity, *(self.about.keys() - identity.keys())]:
+            before, now = json.dumps(self.about.get(name)), json.dumps(identity.get(name))
+            if before != now:
+                raise ConfigError(
+                    f"{folder}: holds another evaluation ({name} was {before}, is now {now}); choose another folder "
+                    "with --out"
+                )
+        self._file = path.open("a+b")
+        if not take_lock(self._file, folder):
             self._file.close()
-            raise
+            raise ConfigError(f"{folder}: another process is writing there")
+        # A last line without its end was being written when its process was killed.
+        lines = map(pydantic.TypeAdapter(Answer).validate_json, whole_lines(path, cut=True))
+        self.answers = {(answer.id, answer.sample): answer for answer in lines}
 
     def __enter__(self) -> "Record":
         return self
@@ -78,34 +80,8 @@ class Record:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def add(self, answers: Sequence[Answer]) -> None:
-        """Append answers; what a full disk takes of a line is dropped when the folder is opened again."""
-        self._file.write("".join(json.dumps(dataclasses.asdict(answer)) + "\n" for answer in answers).encode())
+    def add(self, answer: Answer) -> None:
+        """Append an answer."""
+        self._file.write((json.dumps(dataclasses.asdict(answer)) + "\n").encode())
         self._file.flush()
-        self.answers |= {(answer.id, answer.sample): answer for answer in answers}
-
-    def _read_about(self, identity: dict[str, Any]) -> dict[str, Any]:
-        """Return the file's content; ConfigError if that is another evaluation."""
-        path = self.folder / IDENTITY
-        try:
-            held = pydantic.TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
-        except pydantic.ValidationError:
-            raise ConfigError(f"{path}: not readable; delete the folder, or choose another with --out") from None
-        for name in [*identity, *(held.keys() - identity.keys())]:
-            if identity.get(name) != held.get(name):
-                raise ConfigError(
-                    f"{self.folder}: holds another evaluation ({name} was {json.dumps(held.get(name))}, is now "
-                    f"{json.dumps(identity.get(name))}); choose another folder with --out"
-                )
-        return held
-
-    def _read(self) -> None:
-        """Read the answers and drop a last line without its end, which a process wrote when it was killed."""
-        for number, line in enumerate(whole_lines(self.folder / ANSWERS, cut=True), 1):
-            try:
-                answer = _LINE.validate_json(line)
-            except pydantic.ValidationError:
-                raise ConfigError(
-                    f"{self.folder / ANSWERS}, line {number}: no answer; delete the line, and it is asked for again"
-                ) from None
-            self.answers[answer.id, answer.sample] = answer
+        self.answers[answer.id, answer.sample] = answer

@@ -1,41 +1,30 @@
-"""A client of chat completions as OpenAI's servers speak them, and vLLM, llama.cpp, Ollama, OpenRouter and others too.
+"""A client of chat completions: many requests at once by threads. The `openai` package sends, repeats and waits."""
 
-The `openai` package sends requests, and repeats them after waits that double or that the server names. This file adds
-many requests at once, a first small question that finds mistakes, and another attempt where a body holds no answer.
-"""
-
-import concurrent.futures
 import dataclasses
 import itertools
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import queue
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
-from rl.config import ConfigError, EngineerSection
+from rl.config import ConfigError
 
 try:
-    import anyio.from_thread
-    import httpx2
     import openai
 except ModuleNotFoundError as error:
     raise ConfigError(f"asking a server needs pip install 'jaxlake[api]' ({error})") from None
 
-PAUSE = 0.5
-"""Seconds before a question is asked again whose answer could not be read."""
-CHECK_TOKENS, CHECK_ATTEMPTS = 16, 2
-"""Room for the answer to a first small question, and how often it is asked: all attempts would take half a minute."""
-HEADERS = frozenset(
-    {"host", "content-type", "content-length", "accept", "accept-encoding", "connection", "user-agent", "authorization"}
-)
-"""Headers that are sent; the package would add what OPENAI_* variables hold, organisation and project among it."""
+TIMEOUT, RETRIES = 600.0, 7
+"""Seconds for which a server may send nothing, and repetitions of a request, whose waits bridge half a minute."""
+CHECK_TOKENS, CHECK_RETRIES = 16, 1
+"""The same of the first small question: room for its answer, and repetitions."""
+REFUSABLE = ("top_k", "min_p", "repetition_penalty"), ("chat_template_kwargs",), ("response_format",)
+"""Fields that not every server takes, in the order in which `ChatClient.check` leaves them out."""
 
 
-class ApiError(ConfigError, openai.OpenAIError):
-    """A server that no request can succeed with; one line says why.
-
-    Also one of the package's own errors, which it raises at once where it repeats the request for all others.
-    """
+class ApiError(ConfigError):
+    """A server that no request can succeed with; one line says why."""
 
 
 class RequestFailed(Exception):
@@ -47,279 +36,165 @@ class Completion:
     """Text that a model wrote.
 
     Attributes:
-      text: without thoughts that the server sends separately; empty where the limit cut them off.
-      tokens: number of tokens, with thoughts, as the server counts; None where it does not count.
+      text: the answer, after a thought in tags where the server sends one apart; without an answer its tag stays open.
+      completion_tokens, prompt_tokens: lengths of text and message, as the server counts; None where it does not.
       truncated: whether the limit on tokens ended it.
-      prompt_tokens: length of the message, as the server counts; None where it does not.
-      thinking: thought that the server sends separately; empty where it sends none, or within the text.
     """
 
     text: str
-    tokens: int | None
+    completion_tokens: int | None
+    prompt_tokens: int | None
     truncated: bool
-    prompt_tokens: int | None = None
-    thinking: str = ""
-
-    @property
-    def response(self) -> str:
-        """Thoughts and text in one, as a model writes them: tags around the thoughts, without an end if it was cut."""
-        if not self.thinking:
-            return self.text
-        return f"<think>\n{self.thinking}" + (f"\n</think>\n\n{self.text}" if self.text else "")
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """One user message and how to answer it.
-
-    Attributes:
-      temperature: 0 is greedy.
-      max_tokens: room for the answer, thoughts included.
-      thinking: whether the chat template lets the model think first, where it can be told.
-      seed: makes a server that heeds it repeatable; what is sent is its remainder by 2**31, as some take int32 alone.
-      top_p, top_k: draw among the likeliest tokens; 1 and 0 draw among all.
-      schema: JSON schema that the answer, after its thoughts, must fit; None for free text.
-    """
-
-    message: str
-    temperature: float
-    max_tokens: int
-    thinking: bool
-    seed: int = 0
-    top_p: float = 1.0
-    top_k: int = 0
-    schema: Mapping[str, Any] | None = None
-
-    @classmethod
-    def to_engineer(
-        cls, settings: EngineerSection, message: str, seed: int = 0, schema: Mapping[str, Any] | None = None
-    ) -> "Request":
-        """Return a request to an engineer's server; like the policy as engineer, its model may think first."""
-        return cls(
-            message=message,
-            temperature=settings.temperature,
-            max_tokens=settings.api.max_tokens,
-            thinking=True,
-            seed=seed,
-            top_p=settings.top_p,
-            top_k=settings.top_k,
-            schema=schema,
-        )
-
-    def optional(self) -> dict[str, Any]:
-        """Return the fields of the request that a server may refuse, all that its own defaults could change among them.
-
-        Left out they are not off: llama.cpp draws with top_k 40, top_p .95 and min_p .05, and others by what a
-        checkpoint's generation_config.json says, repetition penalties in it.
-        """
-        fields: dict[str, Any] = {"temperature": self.temperature, "repetition_penalty": 1.0}
-        fields |= {"chat_template_kwargs": {"enable_thinking": self.thinking}}
-        if self.temperature:
-            fields |= {"top_p": self.top_p, "top_k": self.top_k, "min_p": 0.0, "seed": self.seed % 2**31}
-        if self.schema is not None:
-            schema = {"name": "answer", "strict": True, "schema": self.schema}
-            fields |= {"response_format": {"type": "json_schema", "json_schema": schema}}
-        return fields
 
 
 class ChatClient:
-    """A client of one model of one server.
+    """A model of a server, and how it is asked; the variable OPENAI_API_KEY holds the key, if the server wants one.
+
+    All that a server's own defaults could change is sent, also where it is off: llama.cpp draws with top_k 40 and min_p
+    .05, and others by what a checkpoint's generation_config.json says.
 
     Args:
-      url: such as ``http://localhost:8000/v1``; ``/chat/completions`` is added.
-      key: sent as a bearer token; None or empty for servers that want none.
-      key_name: the user's name of the key, for messages.
-      timeout: seconds for one attempt.
-      attempts: attempts for each request; 8 of them bridge half a minute.
-      omit: names of optional fields that requests leave out, as the server refuses them.
+      url: such as ``http://localhost:8000/v1``.
+      temperature: 0 is greedy.
+      max_tokens: room for the answer, thoughts included.
+      thinking: whether the chat template lets the model think first, where it can be told.
+      top_p, top_k: draw among the likeliest tokens; 1 and 0 draw among all.
+      schema: JSON schema that the answer, after its thoughts, must fit; None for free text.
 
-    Raises:
-      ApiError: if the URL cannot be one.
+    Attributes:
+      sent: the fields that go out beside the message, its seed and the limit on tokens.
     """
 
     def __init__(
         self,
         url: str,
         model: str,
-        key: str | None = None,
         *,
-        key_name: str = "the API key",
-        timeout: float,
-        attempts: int = 8,
-        omit: Sequence[str] = (),
+        temperature: float,
+        max_tokens: int,
+        thinking: bool,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        schema: Mapping[str, Any] | None = None,
     ):
-        if not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", url):
-            raise ApiError(f"{url}: must be the address of a server, like http://localhost:8000/v1")
-        self.url, self.model = url.rstrip("/").removesuffix("/chat/completions"), model
-        self._key, self._key_name, self._timeout, self._attempts = (key or "").strip(), key_name, timeout, attempts
-        self._limit_key, self._omit = "max_tokens", tuple(omit)
+        self.url, self.model, self.max_tokens, self._limit = url, model, max_tokens, "max_tokens"
+        self.sent: dict[str, Any] = {"temperature": temperature, "repetition_penalty": 1.0}
+        self.sent |= {"chat_template_kwargs": {"enable_thinking": thinking}}
+        if temperature:
+            self.sent |= {"top_p": top_p, "top_k": top_k, "min_p": 0.0}
+        if schema is not None:
+            answer = {"name": "answer", "strict": True, "schema": schema}
+            self.sent |= {"response_format": {"type": "json_schema", "json_schema": answer}}
+        key = os.environ.get("OPENAI_API_KEY", "").strip() or "none"  # the package insists on one
+        self._client = openai.OpenAI(base_url=url, api_key=key, timeout=TIMEOUT, max_retries=RETRIES)
 
-    def check(self, request: Request) -> None:
-        """Ask a small question in the manner of a request, so that a mistake shows before there is work to lose.
+    def check(self, say: Callable[[str], None]) -> None:
+        """Ask a small question, so that a mistake shows before there is work to lose.
+
+        Fields that the server refuses are left out from then on, and `say` is told so.
 
         Raises:
-          ApiError: if it gets no answer.
+          ApiError: if the question gets no answer.
         """
-        question = dataclasses.replace(request, message="Answer with the word yes.", max_tokens=CHECK_TOKENS)
-        ((_, result),) = self.map([question], 1, CHECK_ATTEMPTS)
-        if isinstance(result, RequestFailed):
-            raise ApiError(f"{self.url}: a first small request for the model {self.model!r} failed: {result}")
+        ((_, refused),) = _run_threads(lambda _: self._refused(), 1, 1)
+        if refused:
+            say(f"{self.url}: refuses {', '.join(refused)}; for these its own defaults hold")
 
-    def sent(self, request: Request) -> dict[str, Any]:
-        """Return the optional fields that go out with a request, its own seed aside."""
-        return {name: value for name, value in self._fields(request).items() if name != "seed"}
-
-    def _fields(self, request: Request) -> dict[str, Any]:
-        return {name: value for name, value in request.optional().items() if name not in self._omit}
+    def _refused(self) -> list[str]:
+        client, fields = self._client.with_options(max_retries=CHECK_RETRIES), self.sent
+        # OpenAI's reasoning models want the newer name of the limit, and other servers know only the older one.
+        for limit, groups in itertools.product(("max_tokens", "max_completion_tokens"), range(len(REFUSABLE) + 1)):
+            refused = [name for group in REFUSABLE[:groups] for name in group if name in fields]
+            self._limit, self.sent = limit, {name: fields[name] for name in fields if name not in refused}
+            try:
+                self._ask("Answer with the word yes.", 0, client, CHECK_TOKENS)
+                return refused
+            except RequestFailed as error:
+                failed = f"{self.url}: a first small request for the model {self.model!r} failed: {error}"
+                if not isinstance(error.__cause__, openai.BadRequestError | openai.UnprocessableEntityError):
+                    break
+        raise ApiError(failed)
 
     def map(
-        self, requests: Sequence[Request], concurrency: int, attempts: int | None = None
-    ) -> Iterator[tuple[int, Completion | RequestFailed]]:
-        """Yield the answers as they come, each with its request's index; `concurrency` requests are under way at once.
-
-        A request has failed if every attempt did, or the server refuses it. A server that goes away is waited for as
-        long as the attempts last; one that no request of this call has reached ends it at once. Closing the iterator
-        breaks off what is under way.
+        self, messages: Sequence[str], seeds: Sequence[int], concurrency: int
+    ) -> Generator[tuple[int, Completion | RequestFailed], None, None]:
+        """Yield the answers as they come, each with its message's index; `concurrency` requests are under way at once.
 
         Args:
-          attempts: attempts for each request; None for the client's own number.
+          seeds: make a server that heeds them repeatable; remainders by 2**31 are sent, as some take int32 alone.
 
         Raises:
           ApiError: if no request can succeed.
         """
-        attempts, waiting = attempts or self._attempts, iter(enumerate(requests))
+        return _run_threads(
+            lambda i: self._ask(messages[i], seeds[i], self._client, self.max_tokens), len(messages), concurrency
+        )
+
+    def _ask(self, message: str, seed: int, client: openai.OpenAI, max_tokens: int) -> Completion:
+        fields = self.sent | {self._limit: max_tokens} | ({"seed": seed % 2**31} if self.sent["temperature"] else {})
         try:
-            client = openai.AsyncOpenAI(
-                base_url=self.url,
-                api_key=self._key or "none",  # the package insists on one
-                max_retries=attempts - 1,
-                timeout=openai.Timeout(None, connect=30.0),
-                http_client=_HttpClient(self.url, self._timeout),
+            reply = client.chat.completions.create(
+                model=self.model, messages=[{"role": "user", "content": message}], extra_body=fields
             )
-        except (ImportError, OSError, ValueError) as error:  # a proxy or certificates that the environment names
-            raise ApiError(f"{self.url}: {self._line(str(error))}") from None
-        under_way: dict[concurrent.futures.Future[Completion | RequestFailed], int] = {}
-        with anyio.from_thread.start_blocking_portal() as portal:  # an event loop in a thread of its own
+            return _read(reply)
+        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
+            raise ApiError(f"{self.url}: {_line(error)}; the variable OPENAI_API_KEY holds the key") from None
+        except openai.NotFoundError as error:
+            line = f"knows no model {self.model!r}, or nothing at this address: {_line(error)}"
+            raise ApiError(f"{self.url}: {line}") from None
+        except (openai.APITimeoutError, openai.APIStatusError) as error:
+            raise RequestFailed(_line(error)) from error
+        except openai.APIConnectionError as error:
+            cause = error.__cause__ or error
+            raise ApiError(f"{self.url}: not reached: {type(cause).__name__}: {_line(cause)}") from None
+        except (AttributeError, IndexError, TypeError, ValueError) as error:  # the package checks nothing of an answer
+            raise RequestFailed(f"the answer is no chat completion ({_line(error)})") from None
+
+
+def _read(reply: Any) -> Completion:
+    """Read a completion; RequestFailed where it is empty, though no limit ended it."""
+    choice, usage = reply.choices[0], reply.usage
+    text, truncated = choice.message.content or "", choice.finish_reason == "length"
+    if not text.strip() and not truncated:
+        raise RequestFailed(f"an empty answer (finish_reason {choice.finish_reason!r})")
+    thought = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
+    if thought:
+        text = f"<think>\n{thought.strip()}" + (f"\n</think>\n\n{text}" if text else "")
+    text = text.encode(errors="replace").decode()  # halves of surrogate pairs, which no file takes
+    return Completion(text, usage and usage.completion_tokens, usage and usage.prompt_tokens, truncated)
+
+
+def _line(error: BaseException) -> str:
+    if isinstance(error, openai.APIStatusError):
+        return f"status {error.status_code}: {' '.join(error.response.text.split())}"[:300]
+    return " ".join(str(error).split())[:300]
+
+
+def _run_threads(work: Callable[[int], Any], count: int, concurrency: int) -> Generator[tuple[int, Any], None, None]:
+    """Yield the results of ``work(index)`` as they come, `concurrency` at once; a `RequestFailed` is a result.
+
+    A signal then interrupts the wait for a result, and no request, where the package would take it for a failure. The
+    threads of a pool would keep the process from ending until the server answers.
+    """
+    waiting, results = iter(range(count)), queue.SimpleQueue[tuple[int, Any]]()
+    closed = threading.Event()
+
+    def run() -> None:
+        for index in waiting:
             try:
-                while True:
-                    for index, request in itertools.islice(waiting, concurrency - len(under_way)):
-                        under_way[portal.start_task_soon(self._ask, client, request, attempts)] = index
-                    if not under_way:
-                        return
-                    # A signal that comes just before the wait begins is heard only when it ends.
-                    for future in concurrent.futures.wait(under_way, 0.5, concurrent.futures.FIRST_COMPLETED).done:
-                        yield under_way.pop(future), future.result()
-            finally:
-                for future in under_way:
-                    future.cancel()
-                portal.call(client.close)
+                results.put((index, work(index)))
+            except Exception as error:
+                results.put((index, error))
+            if closed.is_set():
+                return
 
-    async def _ask(self, client: openai.AsyncOpenAI, request: Request, attempts: int) -> Completion | RequestFailed:
-        limit_key = self._limit_key
-        fields = {limit_key: request.max_tokens} | self._fields(request)
-        for attempt in range(attempts):
-            await anyio.sleep(PAUSE * (attempt > 0))
-            try:
-                return _read(
-                    await client.chat.completions.create(
-                        model=self.model, messages=[{"role": "user", "content": request.message}], extra_body=fields
-                    )
-                )
-            except openai.APIStatusError as error:
-                said = error.response.text
-                if limit_key == "max_tokens" and "max_completion_tokens" in said:
-                    self._limit_key = "max_completion_tokens"  # OpenAI's reasoning models want it, older servers do not
-                    return await self._ask(client, request, attempts)
-                return self._refusal(error, request)
-            except openai.APIConnectionError as error:
-                cause = error.__cause__ or error
-                return RequestFailed(self._line(f"{type(cause).__name__}: {cause}".removesuffix(": ")))
-            except (json.JSONDecodeError, RequestFailed) as error:
-                failed = RequestFailed(self._line(str(error)))
-        return failed
-
-    def _refusal(self, error: openai.APIStatusError, request: Request) -> RequestFailed:
-        """Put a refusal into a line, and the optional fields that it names; raise it where all would be refused."""
-        status, body = error.status_code, error.body
-        if isinstance(body, dict):
-            body = body.get("message") or body.get("detail") or body
-        message = f"status {status}: {self._line(body if isinstance(body, str) else json.dumps(body))}"
-        if status in (401, 403):
-            reason = f"refuses {self._key_name}" if self._key else f"wants a key, which must be in {self._key_name}"
-        elif status == 404:
-            reason = f"knows no model {self.model!r}, or nothing at this address"
-        elif 300 <= status < 400:
-            reason = f"the server is elsewhere, at {error.response.headers.get('Location')}"
-        elif error.code == "insufficient_quota":
-            reason = f"{self._key_name} has no budget left"
-        else:
-            named = [name for name in self._fields(request) if re.search(rf"\b{name}\b", error.response.text)]
-            if named and status in (400, 422):
-                omit = ",".join((*self._omit, *named))
-                message += f"; to leave out what it names: engineer.api.omit=[{omit}]"
-            return RequestFailed(message)
-        raise ApiError(f"{self.url}: {reason} ({message})") from None
-
-    def _line(self, text: str) -> str:
-        """Return one line of at most 200 letters, without the key."""
-        line = " ".join(text.split())
-        line = line.replace(self._key, "***") if self._key else line
-        return line if len(line) <= 200 else line[:197] + "..."
-
-
-class _HttpClient(openai.DefaultAsyncHttpxClient):
-    """The client that the package sends through; it sends our headers alone, and limits a whole attempt."""
-
-    def __init__(self, url: str, limit: float):
-        super().__init__(follow_redirects=False)  # a redirect would take the question to whoever it names
-        self._url, self._limit, self._reached = url, limit, False
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        for name in set(request.headers) - HEADERS:
-            del request.headers[name]
-        try:
-            # The package limits the wait for each piece, and a server may send blanks for ever.
-            with anyio.fail_after(self._limit):
-                response = await super().send(request, **options)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            if self._reached:
-                raise
-            raise ApiError(f"{self._url}: not reached: {type(error).__name__}: {error}") from None
-        except TimeoutError:
-            raise httpx2.ReadTimeout(f"no answer within {self._limit:g} s") from None
-        self._reached = True
-        return response
-
-
-def _read(answer: Any) -> Completion:
-    """Read a completion, of which the package checks nothing; RequestFailed for another thing, or without a text."""
+    for _ in range(min(concurrency, count)):
+        threading.Thread(target=run, daemon=True).start()
     try:
-        choice, usage = answer.choices[0], answer.usage
-        message, truncated = choice.message, choice.finish_reason == "length"
-        text, thinking = _parts(message.content)
-        apart = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
-        thinking += "".join(_parts(apart))
-        tokens, prompt_tokens = (getattr(usage, f"{part}_tokens", None) for part in ("completion", "prompt"))
-    except (AttributeError, IndexError, KeyError, TypeError):
-        content = getattr(answer, "model_extra", None) or answer
-        raise RequestFailed(f"the answer is no chat completion: {content!r}") from None
-    if not text.strip():
-        if not truncated:
-            raise RequestFailed(f"an empty answer (finish_reason {choice.finish_reason!r})")
-        text = ""
-    # Halves of surrogate pairs, which no file takes.
-    text, thinking = (part.encode(errors="replace").decode() for part in (text, thinking))
-    return Completion(text, tokens, truncated, prompt_tokens, thinking.strip())
-
-
-def _parts(content: Any) -> tuple[str, str]:
-    """Return the text and the thoughts of a content: a text, or parts such as ``{"type": "text", "text": ".."}``."""
-    if not isinstance(content, list):
-        return (content if isinstance(content, str) else ""), ""
-    text = thinking = ""
-    for part in content:
-        said, thought = _parts(part.get(part["type"], part.get("text")))
-        if part["type"] in ("thinking", "reasoning"):
-            said, thought = "", thought + said
-        text, thinking = text + said, thinking + thought
-    return text, thinking
+        for _ in range(count):
+            index, result = results.get()
+            if isinstance(result, Exception) and not isinstance(result, RequestFailed):
+                raise result
+            yield index, result
+    finally:
+        closed.set()

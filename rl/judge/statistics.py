@@ -1,4 +1,4 @@
-"""Intervals, rank correlation and paired differences: functions of numpy arrays that know no run and no file."""
+"""Shares, intervals and paired differences: functions of numpy arrays that know no run and no file."""
 
 import dataclasses
 import math
@@ -10,10 +10,8 @@ from scipy.special import nctdtrinc, stdtrit
 
 from engineer.evidence import wilson
 
-COVERED = 0.95
-"""Probability that every interval is meant to cover."""
-POWER = 0.8
-"""Probability that a difference is found of which it is said that it could be."""
+COVERED, POWER = 0.95, 0.8
+"""Probability that an interval covers the mean, and that a difference called detectable is detected."""
 RESAMPLES = 10_000
 ENDS = [100 * (1 - COVERED) / 2, 100 * (1 + COVERED) / 2]
 """Percentiles between which that much lies."""
@@ -52,14 +50,11 @@ def cell_weights(cells: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 
 def weighted_share(values: np.ndarray, weights: np.ndarray) -> Share:
-    """Return the weighted mean of float ``[answers, boards]`` from 0 to 1 with Wilson's interval.
+    """Return the weighted mean of float ``[answers, boards]`` with Wilson's interval, by Kish's effective sample size.
 
-    The interval is that of independent answers to as many boards as would tell as much if they were drawn from all
-    cells together: a mean of C shares of n_i boards each has the variance of C^2 / sum(1 / n_i) boards, their number
-    where the cells are of one size.
+    The effective number of boards is ``1 / sum(weights**2)``, their number where the weights are equal.
     """
-    n = len(values) / np.square(weights).sum()
-    value = float((values @ weights).mean())
+    n, value = len(values) / np.square(weights).sum(), float((values @ weights).mean())
     return Share(value, *wilson(value * n, n))
 
 
@@ -79,6 +74,12 @@ class Interval:
     t_high: float | None
     by_seed: tuple[float, ...]
 
+    @classmethod
+    def of(cls, by_seed: np.ndarray, low: float, high: float) -> "Interval":
+        """Add mean and t interval to the bootstrap interval of float ``[seeds]``."""
+        t_low, t_high = t_interval(by_seed)
+        return cls(float(by_seed.mean()), float(low), float(high), t_low, t_high, tuple(by_seed.tolist()))
+
     @property
     def is_clear(self) -> bool:
         """Whether both intervals exclude zero, and so whether there is more than one seed."""
@@ -88,16 +89,11 @@ class Interval:
 
     @property
     def detectable(self) -> float | None:
-        """The true mean that Student's interval would tell from 0 in `POWER` of all such samples; None for one seed.
-
-        From the noncentral t distribution, with the deviation over the seeds that was measured.
-        """
-        count = len(self.by_seed)
-        if count < 2:
+        """The true mean that the t interval would tell from 0 with probability `POWER`; None for one seed."""
+        if self.t_low is None:
             return None
-        critical = stdtrit(count - 1, (1 + COVERED) / 2)
-        error = np.std(self.by_seed, ddof=1) / math.sqrt(count)
-        return float(nctdtrinc(count - 1, 1 - POWER, critical) * error)
+        degrees, error = len(self.by_seed) - 1, np.std(self.by_seed, ddof=1) / math.sqrt(len(self.by_seed))
+        return float(nctdtrinc(degrees, 1 - POWER, stdtrit(degrees, (1 + COVERED) / 2)) * error)
 
 
 def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:
@@ -111,19 +107,17 @@ def t_interval(by_seed: np.ndarray) -> tuple[float, float] | tuple[None, None]:
 
 def seed_interval(by_seed: np.ndarray) -> Interval:
     """Return the mean of float ``[seeds]`` with intervals for new seeds, the boards as they are."""
-    low, high = np.percentile(_draw_seeds(len(by_seed), RESAMPLES) @ by_seed, ENDS)
-    return _interval(by_seed, low, high)
+    return Interval.of(by_seed, *np.percentile(_draw_seeds(len(by_seed), RESAMPLES) @ by_seed, ENDS))
 
 
 def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float, float]:
     """Return the ratio of the means of two float ``[seeds]``, and the ends of its 95 % interval by paired bootstrap.
 
-    Percentile interval; a resample has the same seeds in both. The mean of the denominator must be clearly above 0:
-    the few resamples in which it is not are left out. Efron and Tibshirani 1993, "An Introduction to the Bootstrap",
-    chapter 25, has the same ratio of differences.
+    The mean of the denominator must be clearly above 0: the few resamples in which it is not are left out (Efron and
+    Tibshirani 1993, "An Introduction to the Bootstrap", chapter 25).
     """
-    picked = _draw_seeds(len(numerator), RESAMPLES)
-    above, below = picked @ numerator, picked @ denominator
+    draws = _draw_seeds(len(numerator), RESAMPLES)
+    above, below = draws @ numerator, draws @ denominator
     low, high = np.percentile(above[below > 0] / below[below > 0], ENDS)
     return float(numerator.mean() / denominator.mean()), float(low), float(high)
 
@@ -134,19 +128,15 @@ def intervals(
     """Return weighted sums over boards, averaged over seeds, with intervals for new seeds and new boards.
 
     Hierarchical bootstrap, percentile interval: each time seeds are drawn with replacement, and boards with
-    replacement within each stratum; every seed and every entry of ``values`` sees the same boards (both ways of a table
-    resampled: Owen 2007, "The pigeonhole bootstrap"). For a paired difference the values are differences.
-
-    The interval covers other boards of the same kinds, and other seeds of what differs between the seeds. Few seeds are
-    little to draw from: where seeds differ by more than the boards explain, an interval of 95 % covers, by simulation
-    with normal seeds, 83 % with 5 seeds, 90 % with 10 and 51 % with 2. Student's t beside it covers 95 % of normal
-    seeds, whatever their number, and leaves the boards as they are: trust what both exclude.
+    replacement within each stratum; all values see the same boards (Owen 2007, "The pigeonhole bootstrap"). Where seeds
+    differ by more than the boards explain, it covers, by simulation, only 83 % with 5 seeds and 90 % with 10. Student's
+    t beside it covers 95 % of normal seeds and leaves the boards as they are: trust what both exclude.
 
     Args:
-      values: values by name, float ``[seeds, boards]``; the numbers of seeds may differ.
+      values: values by name, float ``[seeds, boards]``; for a paired difference they are differences.
       weights: float ``[groups, boards]``: a row makes a number of the boards, such as the mean over those of a size;
         the same for all boards of a stratum.
-      strata: int ``[boards]``: the boards are drawn within these.
+      strata: int ``[boards]``.
 
     Returns:
       By name an interval for each group.
@@ -154,38 +144,25 @@ def intervals(
     if not values:
         return {}
     columns = np.concatenate([np.asarray(part, np.float32) for part in values.values()])
-    drawn = _resample_boards(columns, weights, strata, resamples)
+    drawn, rng = np.zeros((resamples, len(weights), len(columns)), np.float32), np.random.default_rng(0)
+    for stratum in np.unique(strata):
+        members = np.flatnonzero(strata == stratum)
+        count = len(members)
+        picks = rng.integers(count, size=(resamples, count)) + count * np.arange(resamples)[:, None]
+        times = np.bincount(picks.ravel(), minlength=resamples * count).reshape(resamples, count).astype(np.float32)
+        sums, weight = times @ columns[:, members].T, weights[:, members[0]].astype(np.float32)
+        for group in np.flatnonzero(weight):
+            drawn[:, group] += weight[group] * sums
     by_name, begin = {}, 0
     for name, part in values.items():
-        seeds = len(part)
-        means = np.einsum("rgs,rs->rg", drawn[:, :, begin : begin + seeds], _draw_seeds(seeds, resamples))
-        ends = np.percentile(means, ENDS, axis=0)
-        exact = np.asarray(part, float) @ weights.T
-        by_name[name] = [_interval(own, low, high) for own, low, high in zip(exact.T, *ends, strict=True)]
-        begin += seeds
+        end = begin + len(part)
+        means = np.einsum("rgs,rs->rg", drawn[:, :, begin:end], _draw_seeds(len(part), resamples))
+        by_group = (np.asarray(part, float) @ weights.T).T
+        by_name[name] = list(map(Interval.of, by_group, *np.percentile(means, ENDS, axis=0)))
+        begin = end
     return by_name
-
-
-def _interval(by_seed: np.ndarray, low: float, high: float) -> Interval:
-    t_low, t_high = t_interval(by_seed)
-    return Interval(float(by_seed.mean()), float(low), float(high), t_low, t_high, tuple(by_seed.tolist()))
 
 
 def _draw_seeds(count: int, resamples: int) -> np.ndarray:
     """Return the weights of seeds drawn with replacement, float ``[resamples, count]``, the same for every call."""
     return np.random.default_rng(1).multinomial(count, [1 / count] * count, resamples) / count
-
-
-def _resample_boards(columns: np.ndarray, weights: np.ndarray, strata: np.ndarray, resamples: int) -> np.ndarray:
-    """Return the weighted sums of ``[columns, boards]`` on drawn boards, float32 ``[resamples, groups, columns]``."""
-    rng = np.random.default_rng(0)
-    sums = np.zeros((resamples, len(weights), len(columns)), np.float32)
-    for stratum in np.unique(strata):
-        members = np.flatnonzero(strata == stratum)
-        count = len(members)
-        drawn = rng.integers(count, size=(resamples, count)) + count * np.arange(resamples)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=resamples * count).reshape(resamples, count).astype(np.float32)
-        drawn_sums, weight = times @ columns[:, members].T, weights[:, members[0]].astype(np.float32)
-        for group in np.flatnonzero(weight):
-            sums[:, group] += weight[group] * drawn_sums
-    return sums

@@ -4,12 +4,10 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 
 from engineer import evidence as evidence_
-from engineer.evidence import Evidence, TrainingEvidence, Trajectory
-from jaxlake.config import LakeConfig
+from engineer.evidence import Evidence, TrainingEvidence
 from jaxlake.files import record
 from jaxlake.generate import Dataset
 from jaxlake.types import Check, Verdict
@@ -38,14 +36,6 @@ class Validated(Protocol):
         """Return who answers boards as the student does now."""
         ...
 
-    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
-        """Return boards by their configuration, none of them a validation board.
-
-        Raises:
-          ConfigError: if no solvable board is found.
-        """
-        ...
-
 
 def validate(
     student: Validated, recorder: Recorder, name: str, occasion: int, training: TrainingEvidence | None = None
@@ -62,13 +52,15 @@ def validate(
     """
     config, data, display = student.config, student.validation, recorder.display
     settings, boards, optima = config.validation, data.instances, np.asarray(data.solutions.cost)
-    display.stage(f"{_stage_name(name)}: validation", len(optima) * (1 + settings.samples))
+    stage = name.replace("rounds/", "round ").replace("_", " ")
+    display.stage(f"{stage}: validation", len(optima) * (1 + settings.samples))
     answerer, key = student.answerer(), make_round_key(config.seed, Purpose.VALIDATE, occasion)
     greedy = answerer.answer(boards, 1, GREEDY, key, _advance(recorder))
     verdicts = judge(boards, optima, greedy, config.lake.objective)
     sampling = SamplingParams(settings.temperature, settings.top_k, settings.top_p)
     sampled = answerer.answer(boards, settings.samples, sampling, key, _advance(recorder))
     valid = judge(boards, optima, sampled, config.lake.objective).valid
+    failures = evidence_.typical_failures(data.kinds, verdicts.checks)
     evidence = dataclasses.replace(
         evidence_.evidence_from_verdicts(
             kinds=data.kinds,
@@ -81,12 +73,15 @@ def validate(
         ),
         environment=evidence_.environment(data),
         training=training,
-        trajectories=_trajectories(data, greedy, verdicts),
+        trajectories=tuple(
+            evidence_.trajectory(data.kinds[i], boards[i], greedy.plans[i], verdicts.checks[i], answer)
+            for i, answer in zip(failures, greedy.texts(failures), strict=True)
+        ),
     )
     recorder.directory.write(f"{name}/evidence.json", evidence.to_json())
     recorder.directory.write(f"{name}/samples.json", _samples(answerer, data, greedy, verdicts))
     recorder.meter.read()  # what validation compiles is not the next step's
-    display.say(f"{_stage_name(name)}: {summary(evidence)}")
+    display.say(f"{stage}: {summary(evidence)}")
     return evidence
 
 
@@ -99,24 +94,10 @@ def summary(evidence: Evidence) -> str:
     )
 
 
-def _stage_name(folder: str) -> str:
-    """Return what a display calls the validation in a folder of the run: ``round 0`` for ``rounds/0``."""
-    return folder.replace("rounds/", "round ").replace("_", " ")
-
-
 def _advance(recorder: Recorder) -> Callable[[int], None]:
     """Return a function that shows how many answers of a call are done, from where the display is, and stops it."""
     display, before = recorder.display, recorder.display.done
     return recorder.with_stop_check(lambda done: display.advance(steps=before + done - display.done))
-
-
-def _trajectories(data: Dataset, greedy: Answers, verdicts: Verdict) -> tuple[Trajectory, ...]:
-    """Return the failures that the evidence shows, of the greedy answers."""
-    chosen = evidence_.typical_failures(data.kinds, verdicts.checks)
-    return tuple(
-        evidence_.trajectory(data.kinds[i], data.instances[i], greedy.plans[i], verdicts.checks[i], answer)
-        for i, answer in zip(chosen, greedy.texts(chosen), strict=True)
-    )
 
 
 def _samples(
@@ -124,21 +105,19 @@ def _samples(
 ) -> list[dict[str, Any]]:
     """Return some boards with their greedy answers, evenly spread over the set, in plain JSON."""
     boards, total = data.instances, len(data.kinds)
-    chosen = np.linspace(0, total - 1, min(count, total)).astype(int)
-    texts, rows = greedy.texts(chosen), []
-    lost = answerer.first_lost(boards[chosen], texts) if answerer.first_lost else [None] * len(texts)
-    for i, answer, place in zip(chosen, texts, lost, strict=True):
-        board = record(boards[i], "")
-        rows.append(
-            {
-                "instance": {key: board[key] for key in ("size", "holes", "starts", "goals")},
-                "prompt": answerer.prompt(boards[i]),
-                "answer": answer,
-                "lost_at": None if greedy.truncated[i] else place,  # it may have been on its way
-                "checks": {c.name.lower(): bool(verdicts.checks[i, c]) for c in Check},
-                "optimal": bool(verdicts.optimal[i]),
-                "cost": int(verdicts.cost[i]),
-                "optimum": int(data.solutions.cost[i]),
-            }
-        )
-    return rows
+    rows = np.linspace(0, total - 1, min(count, total)).astype(int)
+    texts = greedy.texts(rows)
+    lost = answerer.first_lost(boards[rows], texts) if answerer.first_lost else [None] * len(texts)
+    return [
+        {
+            "instance": {key: record(boards[i], "")[key] for key in ("size", "holes", "starts", "goals")},
+            "prompt": answerer.prompt(boards[i]),
+            "answer": answer,
+            "lost_at": None if greedy.truncated[i] else place,  # it may have been on its way
+            "checks": {c.name.lower(): bool(verdicts.checks[i, c]) for c in Check},
+            "optimal": bool(verdicts.optimal[i]),
+            "cost": int(verdicts.cost[i]),
+            "optimum": int(data.solutions.cost[i]),
+        }
+        for i, answer, place in zip(rows, texts, lost, strict=True)
+    ]

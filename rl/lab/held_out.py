@@ -19,9 +19,9 @@ from jaxlake.types import MAX_AGENTS, MAX_SIZE
 from rl import config as config_
 from rl.config import Section
 from rl.judge.answers import GREEDY
-from rl.judge.asking import board_asker, collect
+from rl.judge.asking import ModelAsker, collect
 from rl.judge.record import Answer
-from rl.judge.suite import questions, score_answers
+from rl.judge.suite import questions, score_answers, suite_identity
 from rl.lab.comparison import EvaluationSection
 from rl.lab.runs import EVALUATION, RunPlan
 from rl.model.sampler import SamplingParams
@@ -75,8 +75,9 @@ def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop:
     answerer = load(config, plan.path / "final", suite.instances, lambda line: None)
 
     def answers(kind: str, sampling: SamplingParams, samples: int) -> Mapping[tuple[str, int], Answer]:
-        asker = board_asker(answerer, suite, config, sampling, samples)
+        asker = ModelAsker(answerer, suite, sampling, samples, config.seed)
         identity = {"sha256": suite.account["sha256"], "boards": len(suite)}
+        identity |= suite_identity(config, sampling, samples)
         folder, asked = plan.path / "evaluations" / f"held_out_{kind}", questions(config, suite, samples)
         record = collect(asker, asked, folder, identity, display, stop, f"held-out boards, {kind}")
         assert record is not None, "a comparison's worker is one process"

@@ -53,10 +53,10 @@ def test_the_base_engineer_is_the_policy_at_the_start_of_the_rounds(stage, monke
 )
 def test_without_an_answer_the_previous_configuration_stays_and_the_run_goes_on(stage, monkeypatch, answer, reason):
     run, writer = stage.after_round_0(), Scripted(monkeypatch, answer)
-    assert run.design().projected == PREVIOUS and len(writer.asked) == 2
-    assert (run.proposal["fallback"], run.proposal["attempts"]) == (True, 2) and reason in run.proposal["errors"][-1]
+    assert run.design().projected == PREVIOUS and len(writer.asked) == 3
+    assert (run.proposal["fallback"], run.proposal["attempts"]) == (True, 3) and reason in run.proposal["errors"][-1]
     (line,) = [line for line in run.lines if "stays in force" in line]
-    assert line.startswith("round 1: no configuration in 2 attempts (") and line.endswith("round 0's stays in force")
+    assert line.startswith("round 1: no configuration in 3 attempts (") and line.endswith("round 0's stays in force")
     assert reason in line and "\n" not in line
 
 
@@ -90,52 +90,38 @@ def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server
     assert schema["properties"].keys() == {"3", "4"}
 
 
-def thinks(tokens):
-    """A server with a reasoning model, which thinks so many tokens and then answers in 60; cut off where told to be."""
-
-    def respond(handler, body, number):
-        room = body["max_tokens"]
-        text = LEGAL if room >= tokens + 60 else None
-        message = {"content": text, "reasoning_content": "Hm. " * min(room, tokens)}
-        choice = {"message": message, "finish_reason": "stop" if text else "length"}
-        usage = {"prompt_tokens": 100, "completion_tokens": min(room, tokens + 60)}
-        handler.send(200, {"choices": [choice], "usage": usage})
-
-    return respond
-
-
 def test_an_answer_that_was_cut_off_is_told_to_the_model(stage, server):
-    run = after_a_first_question(stage, server, thinks(3000), api={"max_tokens": 256})
-    proposal = run.design()
-    told = "the answer was cut off at 256 tokens"
-    assert proposal.fallback and proposal.errors == (told, told)
+    message = {"content": None, "reasoning_content": "Hm. " * 256}
+    cut = {"choices": [{"message": message, "finish_reason": "length"}]}
+    run = after_a_first_question(stage, server, lambda handler, *_: handler.send(200, cut), api={"max_tokens": 256})
+    proposal, told = run.design(), "the answer was cut off at 256 tokens"
+    assert proposal.fallback and proposal.errors == (told,) * 3 and proposal.raw.startswith("<think>\nHm. Hm.")
     assert f"could not be used: {told}." in server.asked[1]["messages"][0]["content"]
 
 
-def test_a_refused_field_ends_the_run_before_it_begins_until_it_is_omitted(stage, server):
+def test_a_request_that_fails_costs_an_attempt_and_what_was_refused_is_not_sent(stage, server):
     server.respond = lambda handler, body, number: (
-        handler.send(422, f"Unexpected fields: {fields}")
-        if (fields := {"top_k", "min_p"} & body.keys())
-        else handler.say(LEGAL)
+        handler.send(422, "what is top_k?") if "top_k" in body else handler.say(LEGAL)
     )
-    api = {"url": server.url, "model": "designer", "omit": ("top_k",)}
-    with pytest.raises(ApiError, match="Unexpected fields: {'min_p'}; .* engineer.api.omit=.top_k,min_p.$"):
-        assert stage.after_round_0(kind="api", template=None, api=api).engineer
-    run = stage.after_round_0(kind="api", template=None, api=api | {"omit": ("top_k", "min_p")})
-    run.design()
-    (row,) = run.log("api.jsonl")
+    api = {"url": server.url, "model": "designer"}
+    run = stage.after_round_0(kind="api", template=None, api=api)
+    assert run.engineer and any("refuses top_k, min_p, repetition_penalty" in line for line in run.lines)
+    server.respond = lambda handler, body, number: handler.send(400, "too long") if number == 2 else handler.say(LEGAL)
+    proposal = run.design()
+    assert (proposal.attempts, proposal.errors, proposal.fallback) == (2, ("status 400: too long",), False)
+    failed, row = run.log("api.jsonl")
+    assert failed["failed"] == "status 400: too long"
     assert "top_p" in row["sent"] and not {"top_k", "min_p"} & row["sent"].keys()
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_a_server_that_refuses_for_good_or_is_gone_stops_the_run_in_one_line(stage, server, gone):
-    run = after_a_first_question(
-        stage, server, lambda handler, *_: handler.send(401, {"error": {}}), api={"key_env": "NO_SUCH_KEY"}
-    )
+def test_a_server_that_refuses_for_good_or_is_gone_stops_the_run_in_one_line(stage, server, monkeypatch, gone):
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
+    run = after_a_first_question(stage, server, lambda handler, *_: handler.send(401, {"error": {}}))
     if gone:
         server.shutdown()
         server.socket.close()
-    message = "not reached: ConnectError" if gone else "wants a key, which must be in NO_SUCH_KEY"
+    message = "not reached: ConnectError" if gone else "the variable OPENAI_API_KEY holds the key"
     with pytest.raises(ApiError, match=message) as raised:
         run.design()
     assert "\n" not in str(raised.value)

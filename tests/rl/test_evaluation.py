@@ -1,15 +1,13 @@
 """The answers of an evaluation: asked for once, kept, and scored in shares, intervals and lengths."""
 
-import functools
-
 import pytest
 
 from jaxlake.benchmark import Benchmark, load, spread, take
 from jaxlake.types import Objective
 from rl.config import ConfigError
-from rl.judge.asking import Asker, Question, collect
+from rl.judge.asking import Question, ServerAsker, collect
 from rl.judge.record import Answer, Record
-from rl.judge.server import ChatClient, Request
+from rl.judge.server import ChatClient
 from rl.judge.suite import Evaluation
 from rl.run.signals import Stop
 from rl.run.tracking import Display
@@ -23,7 +21,7 @@ def first(count: int) -> Benchmark:
 
 
 def judge(part: Benchmark, answers: dict[tuple[str, int], Answer], samples: int) -> Evaluation:
-    return Evaluation.of(part, answers, samples, Objective.SUM_OF_COSTS, {})
+    return Evaluation.of(part, answers, Objective.SUM_OF_COSTS, {"samples": samples})
 
 
 def test_a_folder_takes_one_process_at_a_time(tmp_path):
@@ -33,41 +31,33 @@ def test_a_folder_takes_one_process_at_a_time(tmp_path):
         assert record.answers == {}
 
 
-@pytest.mark.parametrize("line", ["{", '{"id": "a"}', "[]", '{"id": 1, "sample": 0, "answer": "", "tokens": 1}'])
-def test_a_broken_line_within_the_answers_is_named(tmp_path, line):
-    with Record(tmp_path, {"seed": 0}):
-        pass
-    (tmp_path / "answers.jsonl").write_text(f"{line}\n")
-    with pytest.raises(
-        ConfigError, match="answers.jsonl, line 1: no answer; delete the line, and it is asked for again"
-    ):
-        Record(tmp_path, {"seed": 0})
+class InMemory:
+    """A model that answers by capitals, and counts its tokens."""
+
+    identity, failure, asked = {"whose": "ours"}, "", ()
+
+    def ask(self, questions, missing, show):
+        for question, lacks in zip(questions, missing, strict=True):
+            if lacks:
+                self.asked += (question,)
+                yield Answer(question.id, question.sample, question.message.upper(), 7, False)
 
 
-@pytest.mark.parametrize("maker", ["in process", "server"])
+@pytest.mark.parametrize("maker", ["model", "server"])
 def test_an_asker_answers_what_is_missing_and_nothing_else(server, tmp_path, maker):
     """The contract of every asker: answers by the names of their questions, once each, in however many goes."""
-    asked = server.asked
     server.respond = lambda handler, body, number: handler.say(body["messages"][0]["content"].upper())
-
-    def write(begin, questions, within):
-        asked.extend(questions)
-        return [(question.message.upper(), 7, False) for question in questions]
-
-    if maker == "server":
-        request = functools.partial(Request, temperature=0.0, max_tokens=9, thinking=False)
-        asker = Asker.of_server(ChatClient(server.url, "m", timeout=5), request, 2, {"whose": "theirs"})
-    else:
-        asker = Asker.in_process(write, 1, {"whose": "ours"})
+    client = ChatClient(server.url, "m", temperature=0.0, max_tokens=9, thinking=False)
+    asker = ServerAsker(client, 2) if maker == "server" else InMemory()
     questions = [Question(f"q{i // 2}", i % 2, f"message {i}") for i in range(7)]
-    before = len(asked)
     for count in (3, 7, 7):
         with Display(quiet=True) as display:
             record = collect(asker, questions[:count], tmp_path / "e", {"what": "a test"}, display, Stop())
         expected = {(one.id, one.sample): one.message.upper() for one in questions[:count]}
         assert {name: answer.answer for name, answer in record.answers.items()} == expected
-        assert len(asked) - before == count and len((tmp_path / "e/answers.jsonl").read_text().splitlines()) == count
-    assert {answer.tokens for answer in record.answers.values()} == {7} and not asker.failures
+        asked = server.asked if maker == "server" else asker.asked
+        assert len(asked) == count == len((tmp_path / "e/answers.jsonl").read_text().splitlines())
+    assert {answer.tokens for answer in record.answers.values()} == {7} and not asker.failure
     assert record.about == {"what": "a test"} | asker.identity
 
 

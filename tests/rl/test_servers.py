@@ -4,7 +4,6 @@ They need pip install . --group servers.
 """
 
 import json
-import re
 from pathlib import Path
 
 import jax
@@ -15,11 +14,10 @@ from stage import Stage
 
 from rl import config as config_
 from rl.evaluate import main
-from rl.judge.server import ChatClient, Request
+from rl.judge.server import ChatClient
 from rl.model.policy import Policy
 
 pytestmark = pytest.mark.heavy
-OMIT = "engineer.api.omit=[min_p,repetition_penalty,top_k]"
 
 
 @pytest.fixture(scope="module")
@@ -77,17 +75,14 @@ def design(stage: Stage, server, **api):
 
 def test_transformers_refuses_fields_by_name_and_stays_greedy(transformers_serve, tmp_path, capsys):
     """Its generation_config.json, without do_sample, decides; temperature is read, and nothing is drawn."""
-    status, _, err = evaluate(transformers_serve, tmp_path / "e", capsys)
-    omit = re.search(r"engineer.api.omit=\[(.*)\]", err)
-    assert status == 2 and {*omit[1].split(",")} <= {"min_p", "repetition_penalty", "top_k"}
-    status, _, err = evaluate(transformers_serve, tmp_path / "e", capsys, OMIT)
-    assert (status, err) == (0, "")
+    status, out, err = evaluate(transformers_serve, tmp_path / "e", capsys)
+    assert (status, err) == (0, "") and "refuses top_k, min_p, repetition_penalty; for these" in out
     answers = [json.loads(line) for line in (tmp_path / "e/answers.jsonl").read_text().splitlines()]
     assert len({(answer["id"], answer["answer"]) for answer in answers}) == 2 < len(answers) == 4
 
 
 def test_transformers_takes_no_schema_and_says_nothing_so_answers_are_read_tolerantly(stage, transformers_serve):
-    proposal, row = design(stage, transformers_serve, max_tokens=24, omit=("min_p", "repetition_penalty", "top_k"))
+    proposal, row = design(stage, transformers_serve, max_tokens=24)
     assert "response_format" in row["sent"] and proposal.fallback
     assert set(proposal.errors) == {"the answer was cut off at 24 tokens"}
 
@@ -96,11 +91,10 @@ def test_llama_cpp_takes_every_field_and_draws_from_the_whole_distribution(llama
     """100 first tokens of 896 that are about equally likely; by its own defaults it draws among 40."""
     status, _, err = evaluate(llama_cpp, tmp_path / "e", capsys)
     assert (status, err) == (0, "")
-    held = json.loads((tmp_path / "e/scores.json").read_text())
-    assert held["sent"].keys() >= {"top_k", "top_p", "min_p", "chat_template_kwargs"}
-    url, model = llama_cpp
-    requests = [Request("Go.", temperature=1.0, max_tokens=1, thinking=True, seed=seed) for seed in range(100)]
-    answers = dict(ChatClient(url, model, timeout=60).map(requests, concurrency=2))
+    scores = json.loads((tmp_path / "e/scores.json").read_text())
+    assert scores["sent"].keys() >= {"top_k", "top_p", "min_p", "chat_template_kwargs"}
+    client = ChatClient(*llama_cpp, temperature=1.0, max_tokens=1, thinking=True)
+    answers = dict(client.map(["Go."] * 100, range(100), concurrency=2))
     assert len({answer.text for answer in answers.values()}) > 60
 
 

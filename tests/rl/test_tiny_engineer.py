@@ -5,14 +5,13 @@ from pathlib import Path
 import jax
 import pytest
 
-from engineer import Evidence, PastRound
+from engineer import Evidence, LanguageEngineer, PastRound, Training
 from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.config import Config, MeshSection
 from rl.learn.context import read_context
-from rl.loop.engineer_factory import bookkeeping, text_engineer
 from rl.model.policy import SHIPPED_MODEL, Policy
 from rl.model.presets import shape_of
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
@@ -45,10 +44,15 @@ def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
     kinds, targets = LAB.lake.kinds, LAB.target_kinds
     trained = TrainingEvidence(tuple(row(kind, 100, max(0, 100 - int(9 * kind.difficulty))) for kind in kinds), ())
     evidence = Evidence(tuple(row(kind, 24, 0) for kind in targets), 0.0, 0.0, 4, 9.0, 0.0, training=trained)
-    settings = MADE_BY.engineer.model_copy(update={"kind": "model", "attempts": 1})
+    settings = MADE_BY.engineer.model_copy(update={"kind": "model"})
     generate = policy.grammar_sampler(settings).generation(lambda: parameters, lambda done: None)
-    context = read_context(settings)
-    engineer = text_engineer(settings, context, bookkeeping(LAB.rounds), generate, policy.tokenizer)
+    engineer = LanguageEngineer(
+        name="model",
+        generate=generate,
+        context=read_context(settings),
+        training=lambda number: Training(number, LAB.rounds.count, LAB.rounds.epochs),
+        attempts=1,
+    )
     history = [PastRound(0, LakeConfig.random(kinds, jax.random.key(1)), evidence)]
     proposal = engineer.propose(evidence, history, jax.random.key(2))
     assert not proposal.fallback and not proposal.errors

@@ -44,7 +44,6 @@ SETTINGS = {
     "grpo": {"prompts": 4, "samples": 2, "micro_batch": 2, "learning_rate": 1e-2, "minibatches": 4}
     | {"kl_coefficient": 0.1, "warmup_steps": 8, "schedule": "constant", "credit": "outcome", "engineer_every": 0},
     "reward": {"kind": "paper", "free_tokens": 2, "limit_tokens": 8},  # what its answers differ in is their length
-    "engineer": {"attempts": 2},
 }
 HOLES = str.maketrans("01", ".#")
 PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
@@ -68,7 +67,7 @@ class Stage:
         self.data = SimpleNamespace(instances=boards, solutions=solutions, kinds=kinds, report=())
 
     def config(self, engineer: dict | None = None, **grpo) -> Config:
-        sections = {"grpo": SETTINGS["grpo"] | grpo, "engineer": SETTINGS["engineer"] | (engineer or {})}
+        sections = {"grpo": SETTINGS["grpo"] | grpo, "engineer": engineer or {}}
         return Config(**SETTINGS | {"model": self.shape} | sections)
 
     def run(self, engineer: dict | None = None, **grpo) -> "Scene":
