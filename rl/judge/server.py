@@ -192,9 +192,17 @@ def _run_threads(work: Callable[[int], Any], count: int, concurrency: int) -> Ge
         threading.Thread(target=run, daemon=True).start()
     try:
         for _ in range(count):
-            index, result = results.get()
+            index, result = _wait(results)
             if isinstance(result, Exception) and not isinstance(result, RequestFailed):
                 raise result
             yield index, result
     finally:
         closed.set()
+
+
+def _wait(results: queue.SimpleQueue[tuple[int, Any]]) -> tuple[int, Any]:
+    while True:
+        try:
+            return results.get(timeout=0.5)  # a signal that comes just before a wait begins is heard when it ends
+        except queue.Empty:
+            continue

@@ -331,6 +331,7 @@ def test_a_server_that_begins_to_refuse_everything_is_given_up_soon(server, comm
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_stop_keeps_what_came_and_says_how_to_go_on(server, command, tmp_path, number, code):
     def respond(handler, body, asked):
+        time.sleep(0.02)
         if asked == 12:
             os.kill(os.getpid(), number)
         if asked >= 12:
