@@ -35,10 +35,9 @@ from jaxlake import render as boards  # noqa: E402
 from rl.judge.statistics import t_interval  # noqa: E402
 from rl.judge.validation import summary  # noqa: E402
 from rl.report import comparison as comparisons  # noqa: E402
-from rl.report import pictures, style, tables  # noqa: E402
+from rl.report import pictures, samples, style, tables  # noqa: E402
 from rl.report import run as runs  # noqa: E402
 from rl.report.comparison.findings import MEASURES  # noqa: E402
-from rl.run import samples  # noqa: E402
 
 FILE = ROOT / "docs" / "figures.yaml"
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]

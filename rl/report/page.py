@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader
 
 from jaxlake.files import write_whole
-from rl.report import boards, tables
+from rl.report import samples, tables
 from rl.report.pictures import draw_all
 from rl.report.run import Run, read
 from rl.report.style import Picture
@@ -29,7 +29,7 @@ def write(run_dir: str | Path, file: Path | None = None) -> Path:
     """
     run, file = read(run_dir), file or Path(run_dir) / "report" / FILE
     drawn = draw_all(run)
-    values = {"headline": headline(run), "tables": tables, "walks": boards.walks(run)}
+    values = {"headline": headline(run), "tables": tables, "walks": samples.walks(run)}
     save(file, {file.parent: drawn}, tables.numbers(run), "run.html", run=run, pictures=drawn, **values)
     return file
 

@@ -7,11 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from engineer.context import FAILURES as NAMES
+from engineer.context import FAILURES
 from engineer.evidence import CHECKS, wilson
 from jaxlake.config import MAX_HOLE
-from jaxlake.kinds import Kind, row_name
-from rl.report import boards, curves, style
+from jaxlake.kinds import Kind
+from rl.report import curves, samples, style
 from rl.report.run import RATIOS, Round, Run, Stage
 from rl.report.style import BLUE, CHECK_COLOURS, GREY, PURPLE, SKY, VERMILION
 
@@ -99,18 +99,19 @@ def _failures(run: Run) -> Figure:
     stages = [run.stages[i] for i in style.evenly(len(run.stages), 10)]
     figure, panels = style.panels(len(stages), 2.1, run.axis_name, "first failing, %", abreast=5)
     seen = [check for check in CHECKS if any(stage.evidence.first_failures[check] for stage in run.stages)]
-    places = run.places(run.targets)
+    by_size = run.row_name == "size"
+    places = {kind: kind.size if by_size else place for place, kind in enumerate(run.targets)}
     for axes, stage in zip(panels, stages, strict=True):
         rows = stage.evidence.by_kind
         at, bottom = [places[row.kind] for row in rows], np.zeros(len(rows))
         for check in seen:
             share = np.array([100 * row.first_failures[check] / row.n for row in rows])
             drawn = {"color": CHECK_COLOURS[check], "edgecolor": "white", "linewidth": 0.5}
-            axes.bar(at, share, 0.78, bottom, label=NAMES[check], **drawn)
+            axes.bar(at, share, 0.78, bottom, label=FAILURES[check], **drawn)
             bottom += share
         axes.set_title(stage.title)
         axes.set_xticks(list(places.values()), list(map(str, places)))
-        if row_name(places) == "kind":
+        if not by_size:
             axes.tick_params(axis="x", rotation=60, labelsize=7)
         axes.tick_params(axis="x", length=0)
     panels[0].set(ylim=(0, 104), yticks=range(0, 101, 20))
@@ -186,7 +187,7 @@ PICTURES: dict[str, style.Drawing] = {
     ),
     "failures.png": (_failures, "Greedy answers that fail, by their first failing check, at up to ten validations."),
     "samples.png": (
-        boards.samples,
+        samples.picture,
         "The same boards through the validations, with the plans that the policy answered; no paths where the "
         "answer could not be read.",
     ),

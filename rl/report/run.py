@@ -1,9 +1,8 @@
 """A run's directory as values; reads only, and draws nothing."""
 
-import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ class Stage:
 
     name: str
     evidence: Evidence
-    samples: tuple[dict[str, Any], ...]
+    samples: Sequence[dict[str, Any]]
 
     @property
     def title(self) -> str:
@@ -48,12 +47,14 @@ class Round:
     Attributes:
       proposal: the values of `engineer.proposal.Proposal.to_json`, and "realised" beside them.
       context: the text that the engineer read; empty for an engineer that reads none.
+      evidence: the validation after the round; None before there is one.
     """
 
     index: int
     config: LakeConfig
     proposal: dict[str, Any]
     context: str
+    evidence: Evidence | None
 
     @property
     def name(self) -> str:
@@ -69,7 +70,6 @@ class Round:
 
 
 def _of_boards(ratios: dict[str, float], ratio: str) -> float | None:
-    """Return a kind's ratio; None for those of boards that there are not, which are no choice of an engineer."""
     return ratios.get(ratio) if ratios.get("data") or ratio == "data" else None
 
 
@@ -79,7 +79,6 @@ class Run:
 
     Attributes:
       settings: the configuration by dotted key.
-      origins: the origin of a setting by dotted key, see `rl.config.provenance`; empty for a run without any.
       stages: the validations in the order in which they happened.
       rounds: the rounds that have a configuration, in ascending order.
       warm_start, steps: metrics rows of the warm start and of the rounds, in the order in which they were written.
@@ -87,16 +86,10 @@ class Run:
 
     name: str
     settings: dict[str, Any]
-    origins: dict[str, str]
     stages: tuple[Stage, ...]
     rounds: tuple[Round, ...]
     warm_start: tuple[dict[str, Any], ...]
     steps: tuple[dict[str, Any], ...]
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of boards that were validated or trained on, ascending."""
-        return tuple(sorted({*self.targets, *self.designed}))
 
     @property
     def designed(self) -> tuple[Kind, ...]:
@@ -117,15 +110,11 @@ class Run:
     @property
     def row_name(self) -> str:
         """The heading of what is shown by kind: "size" where sizes say all, as of the paper's boards, else "kind"."""
-        return row_name(self.kinds)
+        return row_name(sorted({*self.targets, *self.designed}))
 
     @property
     def axis_name(self) -> str:
         return {"size": "board size", "kind": "kind of boards"}[self.row_name]
-
-    def places(self, kinds: Sequence[Kind]) -> dict[Kind, int]:
-        """Return the places of kinds on an axis: their sizes, or one after the other."""
-        return {kind: kind.size if self.row_name == "size" else place for place, kind in enumerate(kinds)}
 
     def stage(self, name: str) -> Stage | None:
         return next((stage for stage in self.stages if stage.name == name), None)
@@ -134,20 +123,21 @@ class Run:
 def read(run_dir: str | Path) -> Run:
     """Read a finished or unfinished run; ValueError, in one line, without a validation or for a file that is broken."""
     directory = Path(run_dir)
-    designed = [path.parent for path in (directory / "rounds").glob("*/config.json") if path.parent.name.isdecimal()]
-    rounds = tuple(_round(path) for path in sorted(designed, key=lambda path: int(path.name)))
-    folders = {"before": "before", "warm start": "warm_start"} | {past.name: f"rounds/{past.index}" for past in rounds}
-    validations = {name: directory / folder / "evidence.json" for name, folder in folders.items()}
-    stages = tuple(_stage(name, path) for name, path in validations.items() if path.exists())
+    rounds = read_rounds(directory)
+    evidence = {name: _evidence(directory / name) for name in ("before", "warm_start")}
+    evidence |= {f"rounds/{past.index}": past.evidence for past in rounds}
+    names = {folder: folder.replace("rounds/", "round ").replace("_", " ") for folder in evidence}
+    stages = tuple(
+        Stage(names[folder], one, _read(directory / folder / "samples.json", []))
+        for folder, one in evidence.items()
+        if one
+    )
     if not stages:
-        if not directory.is_dir():
-            raise ValueError(f"{directory}: there is no such directory; a run is one such as runs/tiny")
         raise ValueError(f"{directory}: holds no validation to report on; a run has one from its first minute on")
     rows = _read(directory / "metrics.jsonl", [])
     return Run(
         name=directory.resolve().name,
         settings=flat(_read(directory / "config.yaml", {})),
-        origins=_read(directory / "provenance.json", {}),
         stages=stages,
         rounds=rounds,
         warm_start=tuple(row for row in rows if row.get("phase") == "warm_start"),
@@ -155,37 +145,35 @@ def read(run_dir: str | Path) -> Run:
     )
 
 
+def read_rounds(directory: Path) -> tuple[Round, ...]:
+    """Read the rounds of a run that have a configuration; ValueError, in one line, for a file that is broken."""
+    files = [path for path in (directory / "rounds").glob("*/config.json") if path.parent.name.isdecimal()]
+    return tuple(_round(path.parent) for path in sorted(files, key=lambda path: int(path.parent.name)))
+
+
 def _round(folder: Path) -> Round:
-    path, context = folder / "config.json", folder / "context.md"
-    values = _read(path, {})
-    with naming(path):
-        config = LakeConfig.from_dict(values)
-    words = context.read_text(encoding="utf-8") if context.exists() else ""
-    return Round(int(folder.name), config, _read(folder / "proposal.json", {}), words)
+    context = folder / "context.md"
+    return Round(
+        index=int(folder.name),
+        config=_read(folder / "config.json", None, LakeConfig.from_dict),
+        proposal=_read(folder / "proposal.json", {}),
+        context=context.read_text(encoding="utf-8") if context.exists() else "",
+        evidence=_evidence(folder),
+    )
 
 
-def _stage(name: str, path: Path) -> Stage:
-    values = _read(path, {})
-    with naming(path):
-        evidence = Evidence.from_json(values)
-    return Stage(name, evidence, samples=tuple(_read(path.with_name("samples.json"), [])))
+def _evidence(folder: Path) -> Evidence | None:
+    return _read(folder / "evidence.json", None, Evidence.from_json)
 
 
-def _read(path: Path, missing: Any) -> Any:
-    """Return the content of a JSON or YAML file, or a default if the file is missing."""
+def _read(path: Path, missing: Any, parse: Callable[[Any], Any] = lambda content: content) -> Any:
+    """Return the parsed content of a JSON or YAML file, or a default if the file is missing; a fault names the file."""
     if not path.exists():
         return missing
-    with naming(path):
+    try:
         if path.suffix == ".jsonl":
             return [json.loads(line) for line in whole_lines(path)]
         text = path.read_text(encoding="utf-8")
-        return yaml.safe_load(text) or {} if path.suffix == ".yaml" else json.loads(text)
-
-
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Turn whatever goes wrong with the content of a file into a ValueError of one line that names it."""
-    try:
-        yield
+        return parse(yaml.safe_load(text) or {} if path.suffix == ".yaml" else json.loads(text))
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}") from None

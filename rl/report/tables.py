@@ -21,10 +21,6 @@ def table_text(run: Run) -> str:
 
 def numbers(run: Run) -> dict[str, Any]:
     """Return the numbers of a run's page as plain JSON values."""
-
-    def plain(row: Mapping[str, Share]) -> dict[str, Any]:
-        return {name: dataclasses.asdict(share) for name, share in row.items()}
-
     return {
         "run": run.name,
         "engineer": run.settings.get("engineer.kind"),
@@ -33,7 +29,10 @@ def numbers(run: Run) -> dict[str, Any]:
         "validations": {
             stage.name: {
                 "boards": stage.evidence.n,
-                "by_kind": {str(kind or "all"): plain(row) for kind, row in shares(stage).items()},
+                "by_kind": {
+                    str(kind or "all"): {name: dataclasses.asdict(share) for name, share in row.items()}
+                    for kind, row in shares(stage).items()
+                },
                 "first_failures": stage.evidence.first_failures,
             }
             for stage in run.stages
@@ -82,15 +81,14 @@ def validation_tables(run: Run) -> dict[str, Table]:
             run.row_name,
             {kind: str(kind) for kind in run.targets} | {None: "all"},
             {i: stage.name for i, stage in enumerate(run.stages)},
-            lambda kind, i, name=name: percent(by_stage[i].get(kind, {}).get(name)),
+            lambda kind, i, name=name: _percent(by_stage[i].get(kind, {}).get(name)),
         )
         for name, title in titles.items()
         if name != "sampled" or samples
     }
 
 
-def percent(share: Share | None) -> str:
-    """Write a share in percent with its interval, or a dash."""
+def _percent(share: Share | None) -> str:
     return "-" if share is None else share.text()
 
 
@@ -129,19 +127,17 @@ def round_table(run: Run, current: Round) -> Table:
     for kind in sorted({*current.config.kinds, *(previous.config.kinds if previous else ())}):
         if not any(past and past.requested(kind, "data") for past in (previous, current)):
             continue
-        rates = ("-",) * 4
+        rates = ["-"] * 4
         if row := evidence.get(kind):
             counts = (row.valid, row.first_failures["hole_free"], row.first_failures["conflict_free"])
             learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
-            rates = (*(Share.of(count, row.n).text() for count in counts), learnable)
+            rates = [*(Share.of(count, row.n).text() for count in counts), learnable]
         changes = (change(kind, ratio) for ratio in RATIOS)
         boards = ratios(current.realised(kind, r) for r in RATIOS) if current.realised(kind, "data") else "-"
         rows.append((str(kind), *changes, boards, *rates))
+    header = (run.row_name, *RATIOS, "realised", "valid %", "hole %", "conflict %", "learnable %")
+    header, *rows = zip(*(x for x in zip(header, *rows, strict=True) if {*x[1:]} != {"-"}), strict=True)
     title = f"The design of {current.name}, its boards as realised (data / hole / wait), and the evidence before it"
-    rates = ("valid %", "hole %", "conflict %", "learnable %")
-    header = (run.row_name, *RATIOS, "realised", *rates)
-    known = [column for column in zip(header, *rows, strict=True) if {*column[1:]} != {"-"}]
-    header, *rows = zip(*known, strict=True)
     return Table(title, header, rows)
 
 
@@ -150,12 +146,9 @@ def _short(ratio: float | None) -> str:
 
 
 def settings_table(run: Run) -> Table | None:
-    """Show every setting with its value and its origin."""
-    rows = [
-        (key, value if isinstance(value, str) else json.dumps(value), run.origins.get(key, "unknown"))
-        for key, value in run.settings.items()
-    ]
-    return Table("Settings", ("setting", "value", "origin"), rows) if rows else None
+    """Show every setting with its value."""
+    rows = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in run.settings.items()]
+    return Table("Settings", ("setting", "value"), rows) if rows else None
 
 
 def side_by_side(runs: Mapping[str, Run]) -> Table:
@@ -165,7 +158,7 @@ def side_by_side(runs: Mapping[str, Run]) -> Table:
         last = run.stages[-1]
         row = shares(last)[None]
         engineer, seed = (str(run.settings.get(key, "-")) for key in ("engineer.kind", "seed"))
-        percentages = (percent(row.get(key)) for key in ("valid", "optimal", "sampled"))
+        percentages = (_percent(row.get(key)) for key in ("valid", "optimal", "sampled"))
         rows.append((name, engineer, seed, last.name, *percentages))
     header = ("run", "engineer", "seed", "after", "valid %", "optimal %", "sampled valid %")
     return Table("Last validation of each run [95 % interval]", header, rows)

@@ -39,7 +39,7 @@ def mean_over_sizes(columns: dict[str, np.ndarray], values: np.ndarray, agents: 
 
 
 def test_differences_are_of_pairs_and_means_over_sizes(out, read):
-    by_key = {(d.engineer, d.metric, d.agents): d.interval for d in findings(read).differences}
+    by_key = findings(read).differences
     by_seed = []
     for seed in range(3):
         ours, theirs = (answers_of(out / "arms" / name / f"seed{seed}") for name in ("uniform", "fixed_random"))
@@ -53,21 +53,12 @@ def test_differences_are_of_pairs_and_means_over_sizes(out, read):
 
 
 def test_rates_are_means_of_all_seeds_and_of_the_start(out, read):
-    rates = {(r.engineer, r.metric, r.agents): r for r in findings(read).rates}
+    rates = findings(read).rates
     for name, folder in (("V1", out / "arms/V1"), ("round 0", out / "start")):
         columns = [answers_of(folder / f"seed{seed}") for seed in range(3)]
         rate = rates[name, "valid", 3]
-        assert rate.answers == 3 * (columns[0]["agents"] == 3).sum()
-        assert rate.share.value == pytest.approx(np.mean([mean_over_sizes(one, one["valid"], 3) for one in columns]))
-        assert rate.share.low < rate.share.value < rate.share.high
-
-
-def test_designs_are_means_over_the_seeds(out, read):
-    designs = {(d.engineer, d.round): d.config for d in findings(read).designs}
-    files = [json.loads((out / f"arms/V6/seed{seed}/rounds/1/config.json").read_text()) for seed in range(3)]
-    assert len(designs) == 4 * 3
-    for ratio in ("data", "hole", "wait"):
-        assert designs["V6", 1][ratio][5] == pytest.approx(np.mean([config["5"][ratio] for config in files]))
+        assert rate.value == pytest.approx(np.mean([mean_over_sizes(one, one["valid"], 3) for one in columns]))
+        assert rate.low < rate.value < rate.high
 
 
 LAB = {
@@ -110,10 +101,10 @@ def test_every_table_of_differences_has_what_was_detectable_and_marks_what_lies_
     by_agents = next(
         t for t in comparison.tables(read) if t.title.endswith("[bootstrap over seeds and boards] detectable")
     )
-    shown = {(d.engineer, d.agents): d.interval for d in findings(read).differences if d.metric == "valid"}
+    shown = findings(read).differences
     for row in by_agents.rows:
         for agents, cell in zip((2, 3, 4, 5, None), row[1:], strict=True):
-            interval = shown[row[0], agents]
+            interval = shown[row[0], "valid", agents]
             assert cell.endswith(f" {100 * interval.detectable:.1f}")
             assert ("~" in cell) == (abs(interval.mean) < interval.detectable)
     assert "~ marks a difference that is smaller" in " ".join(comparison.to_text(read).split())
@@ -127,7 +118,7 @@ def test_headroom_captured_is_a_ratio_of_means_worked_by_hand(lab):
         captured = (sums["ladder"] - sums["fixed_random"]) / (sums["hindsight"] - sums["fixed_random"])
         share, low, high = rows["ladder"][measure].captured
         assert share == pytest.approx(captured) and low < share < high
-        assert rows["ladder"][measure].seeds == 4
+        assert len(rows["ladder"][measure].whole.by_seed) == 4
     assert rows["fixed_random"]["area"].captured == (0, 0, 0) and rows["hindsight"]["area"].captured == (1, 1, 1)
 
 
@@ -145,7 +136,7 @@ def test_the_area_and_the_headroom_begin_after_the_shared_rounds_and_at_the_base
     assert (
         "Rounds 0 to 1 of a seed are the same for all engineers" in text and "Headroom is hindsight less ladder" in text
     )
-    assert {one.engineer for one in findings(read).rates} == {"round 1", *LAB}
+    assert {key.engineer for key in findings(read).rates} == {"round 1", *LAB}
 
 
 def test_headroom_is_of_the_seeds_that_all_three_have_and_of_more_than_one(tmp_path):
@@ -153,7 +144,11 @@ def test_headroom_is_of_the_seeds_that_all_three_have_and_of_more_than_one(tmp_p
     (out / "arms/hindsight/seed3/evaluation.json").unlink()
     (out / "arms/ladder/seed0/evaluation.json").unlink()
     rows = {one.engineer: one.headroom["end"] for one in findings(comparison.read(out)).validated}
-    assert {name: one.seeds for name, one in rows.items()} == {"fixed_random": 3, "ladder": 2, "hindsight": 3}
+    assert {name: len(one.whole.by_seed) for name, one in rows.items()} == {
+        "fixed_random": 3,
+        "ladder": 2,
+        "hindsight": 3,
+    }
     assert rows["ladder"].captured[0] == pytest.approx((0.6 - 0.5) / (1.5 - 0.5))
     (out / "arms/ladder/seed1/evaluation.json").unlink()
     rows = {one.engineer: one.headroom["end"] for one in findings(comparison.read(out)).validated}
@@ -163,8 +158,7 @@ def test_headroom_is_of_the_seeds_that_all_three_have_and_of_more_than_one(tmp_p
 def test_families_stand_beside_sizes_in_their_order(tmp_path):
     kinds = (3, 4, "rooms5", "corridor6")
     read = comparison.read(fabricate(tmp_path / "study", TWO, 2, 2, samples=True, kinds=kinds))
-    assert {tuple(one.config["data"]) for one in findings(read).designs} == {kinds}
-    assert {one.metric for one in findings(read).differences} == {"valid", "optimal", "sampled valid"}
+    assert {key.metric for key in findings(read).differences} == {"valid", "optimal", "sampled valid"}
     assert "held-out boards of sizes 3, 4, rooms5, corridor6" in " ".join(comparison.to_text(read).split())
     assert read.axis_name == "kind of boards"
 
@@ -190,7 +184,7 @@ def test_unfinished_runs_are_left_out_and_named(tmp_path):
     shutil.rmtree(out / "arms" / "V1")
     read = comparison.read(out)
     assert tuple(read.runs) == ("fixed_random", "uniform", "V6")
-    assert read.paired_seeds("V6") == (0,)
+    assert len(findings(read).differences["V6", "valid", 4].by_seed) == 1
     text = " ".join(comparison.to_text(read).split())
     assert "Not finished and left out: fixed_random seed 2, V6 seed 1, V1 seed 0, V1 seed 1, V1 seed 2." in text
     assert "3 engineers, 2 to 3 seeds each" in text and "Not all engineers have the same seeds yet" in text

@@ -16,8 +16,8 @@ from rl.report import pictures
 from rl.report.__main__ import main
 from rl.report.page import write
 from rl.report.run import read
+from rl.report.samples import lost_parts
 from rl.report.tables import round_table, table_text
-from rl.run.samples import lost_parts
 
 PICTURES = {f"{name}.png" for name in ("learning", "kinds", "training", "allocation", "failures", "samples")}
 DESIGNED, TARGETS = (3, "4x3", "rooms5", "corridor5x3"), ("rooms5", "maze6", "corridor5x3", "corridor8")

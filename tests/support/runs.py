@@ -64,7 +64,6 @@ def fabricate_run(
     """Writes a finished run of three rounds over four kinds; if not full, with reward and validity as only metrics."""
     rng = np.random.default_rng(0)
     as_file(directory / "config.yaml", "seed: 7\nengineer:\n  kind: checkpoint\n  context: V6\nrounds: {count: 3}\n")
-    as_file(directory / "provenance.json", {"seed": "ours", "engineer.kind": "paper", "rounds.count": "changed"})
     as_file(directory / "before" / "evidence.json", draw_evidence(rng, -9, targets).to_json())
     as_file(directory / "warm_start" / "evidence.json", draw_evidence(rng, -0.3, targets).to_json())
     for stage in ("before", "warm_start", "rounds/0", "rounds/1", "rounds/2"):

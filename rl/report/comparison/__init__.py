@@ -1,6 +1,5 @@
 """The report on a comparison of engineers, from its directory alone; trains and evaluates nothing."""
 
-import dataclasses
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,11 @@ def write(out: Path, comparison: ComparisonResult, file: Path | None = None) -> 
         file,
         {file.parent: drawn},
         _numbers(comparison),
-        "tables.html",
-        title=f"Comparison {comparison.name}",
+        "comparison.html",
+        name=comparison.name,
         notes=notes(comparison),
         tables=tables(comparison),
         pictures=drawn,
-        folded={},
     )
     return file
 
@@ -45,5 +43,5 @@ def _numbers(comparison: ComparisonResult) -> dict[str, Any]:
         "boards": len(comparison.boards.id),
         "shared_rounds": comparison.shared_rounds,
         "left_out": list(comparison.left_out),
-        **dataclasses.asdict(findings(comparison)),
+        **findings(comparison).to_json(),
     }

@@ -2,41 +2,33 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl.judge.statistics import Interval, Share, intervals, ratio_interval, seed_interval, weighted_share
-from rl.lab.held_out import AnswerColumns
+from rl.judge import statistics
+from rl.judge.statistics import Interval, Share
+from rl.lab.held_out import AnswerColumns, number_cells
 from rl.report.comparison.runs import ComparisonResult
-from rl.report.run import RATIOS
 
-VALID, OPTIMAL, SAMPLED = "valid", "optimal", "sampled valid"
-END, AREA = "end", "area"
 MEASURES: Mapping[str, Callable[[Sequence[float]], float]] = {
-    END: lambda curve: curve[-1],
-    AREA: lambda curve: float(np.mean(curve[1:])),
+    "end": lambda curve: curve[-1],
+    "area": lambda curve: float(np.mean(curve[1:])),
 }
 """The measures of a validation curve from the last shared round on: the share after the last round, and the mean over
 the designed rounds."""
-CEILING = "hindsight"
-"""Kind of the engineer up to which there is headroom."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Headroom:
-    """The share of the headroom that an engineer captures: (engineer - baseline) / (ceiling - baseline).
-
-    The ceiling is the first engineer of kind `hindsight`. A ratio of means over the seeds that all three have.
+    """Ceiling less baseline on the seeds that an engineer has with both, and its share that the engineer captures.
 
     Attributes:
-      seeds: number of these seeds.
-      whole: ceiling less baseline on these seeds.
-      captured: the ratio with the ends of its interval by paired bootstrap over seeds. None where ``whole`` is not
-        clearly above 0: there is one seed, or the bootstrap's interval reaches down to 0.
+      captured: (engineer - baseline) / (ceiling - baseline), a ratio of means with the ends of its interval by paired
+        bootstrap over seeds. None where ``whole`` is not clearly above 0: one seed, or an interval that holds 0.
     """
 
-    seeds: int
     whole: Interval
     captured: tuple[float, float, float] | None
 
@@ -62,139 +54,133 @@ class Validated:
         return float(np.mean(self.measures[measure]))
 
 
-@dataclasses.dataclass(frozen=True)
-class Rate:
-    """A share of an engineer's answers to the held-out boards, mean over the seeds and over the sizes.
-
-    Attributes:
-      agents: number of agents on the boards; None for all.
-      share: the mean with Wilson's interval for as many answers, as if no two were to the same board; it speaks of
-        these seeds and no others.
-    """
+class Key(NamedTuple):
+    """A metric of an engineer's answers to the held-out boards with so many agents; None: with any number."""
 
     engineer: str
     metric: str
     agents: int | None
-    answers: int
-    share: Share
-
-
-@dataclasses.dataclass(frozen=True)
-class Difference:
-    """An engineer less the baseline on the same seeds and held-out boards, mean over sizes; agents None for all."""
-
-    engineer: str
-    metric: str
-    agents: int | None
-    interval: Interval
-
-
-@dataclasses.dataclass(frozen=True)
-class MeanDesign:
-    """The designs of an engineer in one round, mean over seeds: ``{ratio: {label of a kind: mean}}`` as requested."""
-
-    engineer: str
-    round: int
-    config: Mapping[str, Mapping[int | str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """All numbers of a comparison; the engineers' validations with the largest area first."""
+    """All numbers of a comparison.
+
+    Attributes:
+      validated: the engineers' validations with the largest area first; empty if they were not sampled.
+      rates: means over the seeds and over the sizes, with Wilson's interval for as many answers, as if no two were to
+        the same board; it speaks of these seeds and no others.
+      differences: engineers less the baseline on the same seeds and boards, means over the sizes.
+    """
 
     validated: tuple[Validated, ...]
-    rates: tuple[Rate, ...]
-    differences: tuple[Difference, ...]
-    designs: tuple[MeanDesign, ...]
+    rates: Mapping[Key, Share]
+    differences: Mapping[Key, Interval]
+
+    def to_json(self) -> dict[str, Any]:
+        def rows(values: Mapping[Key, Any]) -> list[dict[str, Any]]:
+            return [{**key._asdict(), **dataclasses.asdict(value)} for key, value in values.items()]
+
+        validated = [dataclasses.asdict(one) for one in self.validated]
+        return {"validated": validated, "rates": rows(self.rates), "differences": rows(self.differences)}
 
 
 @functools.lru_cache(maxsize=1)
 def findings(comparison: ComparisonResult) -> Findings:
     """Compute all numbers of a comparison; cached, as tables and pictures ask for the same."""
     return Findings(
-        validated=tuple(sorted(_validated(comparison), key=lambda one: one.mean(AREA), reverse=True)),
-        rates=tuple(_rates(comparison)),
-        differences=tuple(_differences(comparison)),
-        designs=tuple(_designs(comparison)),
+        validated=tuple(sorted(_validated(comparison), key=lambda one: one.mean("area"), reverse=True)),
+        rates=_rates(comparison),
+        differences=_differences(comparison),
     )
 
 
 def _validated(comparison: ComparisonResult) -> Iterator[Validated]:
     """Yield the measures of every engineer; of none if a validation was not sampled, or no round was designed."""
-    curves: dict[str, dict[int, tuple[float, ...]]] = {}
-    for name, runs in comparison.runs.items():
-        sampled = {seed: tuple(share for share in run.curve if share is not None) for seed, run in runs.items()}
-        if any(len(sampled[seed]) < max(2, len(run.curve)) for seed, run in runs.items()):
-            return
-        curves[name] = sampled
-    last = comparison.shared_rounds - 1
-    designed = {name: {seed: curve[last:] for seed, curve in own.items()} for name, own in curves.items()}
-    baseline, ceiling = designed[comparison.baseline], comparison.of_kind(CEILING)
-    for name, own in designed.items():
-        three = _by_seed(own, baseline, designed[ceiling]) if ceiling else {}
-        yield Validated(
-            engineer=name,
-            curves=tuple(curves[name].values()),
-            measures={measure: tuple(map(of, own.values())) for measure, of in MEASURES.items()},
-            less_baseline={measure: seed_interval(x - y) for measure, (x, y) in _by_seed(own, baseline).items()},
-            headroom={measure: _headroom(*values) for measure, values in three.items()},
-        )
-
-
-def _by_seed(*curves: Mapping[int, Sequence[float]]) -> dict[str, list[np.ndarray]]:
-    """Return by measure float ``[seeds]`` of each engineer, the seeds that all have; nothing if there is none."""
-    seeds = [seed for seed in curves[0] if all(seed in own for own in curves)]
-    return {
-        measure: [np.array([of(own[seed]) for seed in seeds]) for own in curves]
-        for measure, of in MEASURES.items()
-        if seeds
+    curves = {name: {seed: run.curve for seed, run in runs.items()} for name, runs in comparison.runs.items()}
+    if any(None in curve or len(curve) < 2 for by_seed in curves.values() for curve in by_seed.values()):
+        return
+    values = {
+        name: {
+            measure: {seed: of(curve[comparison.shared_rounds - 1 :]) for seed, curve in by_seed.items()}
+            for measure, of in MEASURES.items()
+        }
+        for name, by_seed in curves.items()
     }
+    baseline, ceiling = values[comparison.baseline], comparison.ceiling
+    for name, own in values.items():
+        less, headroom = {}, {}
+        for measure in MEASURES:
+            if (pair := _common(own[measure], baseline[measure])).size:
+                less[measure] = statistics.seed_interval(pair[0] - pair[1])
+            if ceiling and (three := _common(own[measure], baseline[measure], values[ceiling][measure])).size:
+                headroom[measure] = _headroom(*three)
+        measures = {measure: tuple(by_seed.values()) for measure, by_seed in own.items()}
+        yield Validated(name, tuple(curves[name].values()), measures, less, headroom)
+
+
+def _common(*by_seed: Mapping[int, float]) -> np.ndarray:
+    """Return float ``[engineers, seeds]`` of the seeds that all have."""
+    return np.array([[values[seed] for seed in by_seed[0] if all(seed in x for x in by_seed)] for values in by_seed])
 
 
 def _headroom(ours: np.ndarray, baseline: np.ndarray, ceiling: np.ndarray) -> Headroom:
-    whole = seed_interval(ceiling - baseline)
+    whole = statistics.seed_interval(ceiling - baseline)
     known = len(ours) > 1 and whole.low > 0
-    return Headroom(len(ours), whole, ratio_interval(ours - baseline, ceiling - baseline) if known else None)
+    return Headroom(whole, statistics.ratio_interval(ours - baseline, ceiling - baseline) if known else None)
 
 
 def metrics(comparison: ComparisonResult) -> tuple[str, ...]:
     """Return the metrics that every policy has."""
     answers = [one for runs in comparison.runs.values() for run in runs.values() for one in (run.before, run.after)]
-    return (VALID, OPTIMAL) if any(one.sampled_valid is None for one in answers) else (VALID, OPTIMAL, SAMPLED)
+    return ("valid", "optimal") + (() if any(one.sampled_valid is None for one in answers) else ("sampled valid",))
 
 
-def values(answers: Iterable[AnswerColumns], metric: str) -> np.ndarray:
-    """Return the values of a metric, float ``[seeds, boards]``."""
-    return np.array([getattr(one, metric.replace(" ", "_")) for one in answers], float)
+def _values(answers: AnswerColumns, metric: str) -> np.ndarray:
+    """Return the values of a metric, float ``[boards]``."""
+    return np.array(getattr(answers, metric.replace(" ", "_")), float)
 
 
-def _rates(comparison: ComparisonResult) -> Iterator[Rate]:
-    policies = {comparison.start: list(comparison.before.values())}
+def _groups(comparison: ComparisonResult) -> tuple[dict[int | None, np.ndarray], np.ndarray]:
+    """Return by number of agents, and under None for several, the boards' weights in a mean over sizes; and strata.
+
+    A stratum is the slice of its suite that a board was drawn in.
+    """
+    boards = comparison.boards
+    agents = np.array(boards.agents)
+    cells = number_cells(agents, np.array(boards.size, object))
+    groups: dict[int | None, np.ndarray] = {
+        n: statistics.cell_weights(cells, agents == n) for n in np.unique(agents).tolist()
+    }
+    if len(groups) > 1:
+        groups[None] = statistics.cell_weights(cells, agents > 0)
+    return groups, 1000 * cells + np.rint(100 * np.array(boards.wait_subset)).astype(int)
+
+
+def _rates(comparison: ComparisonResult) -> dict[Key, Share]:
+    start = {seed: run.before for runs in comparison.runs.values() for seed, run in runs.items()}
+    policies = {comparison.start: list(start.values())}
     policies |= {name: [run.after for run in runs.values()] for name, runs in comparison.runs.items()}
-    for metric in metrics(comparison):
-        for name, answers in policies.items():
-            for agents, weights in comparison.boards.by_agents().items():
-                count = int((weights > 0).sum()) * len(answers)
-                yield Rate(name, metric, agents, count, weighted_share(values(answers, metric), weights))
+    groups, _ = _groups(comparison)
+    return {
+        Key(name, metric, agents): statistics.weighted_share(
+            np.array([_values(one, metric) for one in answers]), weights
+        )
+        for metric in metrics(comparison)
+        for name, answers in policies.items()
+        for agents, weights in groups.items()
+    }
 
 
-def _differences(comparison: ComparisonResult) -> Iterator[Difference]:
-    groups = comparison.boards.by_agents()
-    less = {}
-    for engineer in comparison.others:
-        seeds = comparison.paired_seeds(engineer)
-        ours, theirs = ([comparison.runs[e][s].after for s in seeds] for e in (engineer, comparison.baseline))
-        for metric in metrics(comparison) if seeds else ():
-            less[engineer, metric] = values(ours, metric) - values(theirs, metric)
-    for (engineer, metric), by_group in intervals(less, np.stack([*groups.values()]), comparison.boards.strata).items():
-        for agents, interval in zip(groups, by_group, strict=True):
-            yield Difference(engineer, metric, agents, interval)
-
-
-def _designs(comparison: ComparisonResult) -> Iterator[MeanDesign]:
-    for engineer, runs in comparison.runs.items():
-        for index, configs in enumerate(zip(*(run.designs for run in runs.values()), strict=False)):
-            labels = [kind.label for kind in configs[0].kinds]
-            means = {ratio: np.mean([getattr(config, ratio) for config in configs], axis=0) for ratio in RATIOS}
-            config = {ratio: dict(zip(labels, mean.tolist(), strict=True)) for ratio, mean in means.items()}
-            yield MeanDesign(engineer, index, config)
+def _differences(comparison: ComparisonResult) -> dict[Key, Interval]:
+    groups, strata = _groups(comparison)
+    baseline, less = comparison.runs[comparison.baseline], {}
+    for name, runs in comparison.runs.items():
+        pairs = [(run.after, baseline[seed].after) for seed, run in runs.items() if seed in baseline]
+        for metric in metrics(comparison) if pairs and name != comparison.baseline else ():
+            less[name, metric] = np.array([_values(ours, metric) - _values(theirs, metric) for ours, theirs in pairs])
+    return {
+        Key(*names, agents): interval
+        for names, by_group in statistics.intervals(less, np.stack([*groups.values()]), strata).items()
+        for agents, interval in zip(groups, by_group, strict=True)
+    }

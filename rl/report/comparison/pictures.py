@@ -1,6 +1,6 @@
 """The pictures of a comparison, drawn off-screen and returned as PNG bytes; writes no file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -9,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rl.judge.statistics import Interval, t_interval
 from rl.report import style
-from rl.report.comparison.findings import CEILING, OPTIMAL, VALID, findings
+from rl.report.comparison.findings import Key, findings
 from rl.report.comparison.runs import ComparisonResult
 from rl.report.style import BLUE, GREY, SKY, VERMILION
 
@@ -21,11 +21,10 @@ def _validation(comparison: ComparisonResult) -> Figure | None:
     curves = {one.engineer: 100 * np.array(one.curves) for one in findings(comparison).validated}
     if not curves:
         return None
-    references = {comparison.baseline: "-", comparison.of_kind(CEILING): "--"}
     figure, grid = style.panels(len(curves), 1.75, "after round", "valid samples, %")
     for axes, (name, by_seed) in zip(grid, curves.items(), strict=True):
         rounds = range(by_seed.shape[1])
-        for reference, line in references.items():
+        for reference, line in ((comparison.baseline, "-"), (comparison.ceiling, "--")):
             if reference is not None:
                 mean = curves[reference].mean(axis=0)
                 axes.plot(rounds, mean, color=GREY, linestyle=line, linewidth=1.3, label=reference, zorder=3)
@@ -43,18 +42,17 @@ def _validation(comparison: ComparisonResult) -> Figure | None:
 
 def _differences(comparison: ComparisonResult) -> Figure | None:
     """Draw a panel for each number of agents, a row for each engineer, a mark for each metric."""
-    less = {(one.agents, one.metric, one.engineer): one.interval for one in findings(comparison).differences}
-    names = [name for name in comparison.others if any(name == engineer for _, _, engineer in less)]
-    if not names:
+    less = findings(comparison).differences
+    if not less:
         return None
-    groups = list(dict.fromkeys(agents for agents, _, _ in less))
+    names, _, groups = (list(dict.fromkeys(part)) for part in zip(*less, strict=True))
     label = f"difference from {comparison.baseline}, percentage points"
     figure, grid = style.panels(len(groups), 0.38 * len(names) + 0.75, label, abreast=5)
     for axes, agents in zip(grid, groups, strict=True):
         axes.axvline(0, color="#444444", linewidth=0.9, zorder=1)
-        for metric, colour, mark, shift in ((VALID, BLUE, "o", -0.17), (OPTIMAL, VERMILION, "D", 0.17)):
+        for metric, colour, mark, shift in (("valid", BLUE, "o", -0.17), ("optimal", VERMILION, "D", 0.17)):
             for row, name in enumerate(names):
-                _whisker(axes, less[agents, metric, name], row + shift, colour, mark)
+                _whisker(axes, less[Key(name, metric, agents)], row + shift, colour, mark)
             axes.plot([], [], marker=mark, color=colour, linewidth=3, label=metric)
         axes.set_title("all agents" if agents is None else f"{agents} agents")
         axes.set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.4, -0.6))
@@ -76,21 +74,20 @@ def _whisker(axes: Axes, interval: Interval, y: float, colour: str, mark: str) -
 
 
 def _allocation(comparison: ComparisonResult) -> Figure:
-    """Draw a heat map for each engineer: data by kind (down) and round (across)."""
-    designs = findings(comparison).designs
-    data: dict[str, list[Sequence[float]]] = {name: [] for name in comparison.runs}
-    for one in designs:
-        data[one.engineer].append(list(one.config["data"].values()))
-    kinds, most = list(designs[0].config["data"]), max(np.max(own) for own in data.values())
-    few = len(kinds) <= MANY_KINDS
+    """Draw a heat map for each engineer: data by kind (down) and round (across), mean over the seeds."""
+    data = {
+        name: np.mean([[config.data for config in run.designs] for run in runs.values()], axis=0).T
+        for name, runs in comparison.runs.items()
+    }
+    kinds = next(iter(comparison.runs[comparison.baseline].values())).designs[0].kinds
+    most, few = max(shares.max() for shares in data.values()), len(kinds) <= MANY_KINDS
     figure, grid = style.panels(len(data), (0.27 if few else 0.14) * len(kinds) + 0.4, "round", comparison.axis_name)
-    for axes, (name, own) in zip(grid, data.items(), strict=True):
-        shares = np.transpose(own)
+    for axes, (name, shares) in zip(grid, data.items(), strict=True):
         texts = [[f"{share:.2f}".removeprefix("0") for share in row] for row in shares] if few else ()
         style.heat(axes, np.sqrt(shares / most), texts, 7)
         axes.set_title(name)
-        axes.set_xticks(range(len(own)))
-        axes.set_yticks(range(len(kinds)), kinds, fontsize=9 if few else 6)
+        axes.set_xticks(range(shares.shape[1]))
+        axes.set_yticks(range(len(kinds)), [kind.label for kind in kinds], fontsize=9 if few else 6)
     return figure
 
 

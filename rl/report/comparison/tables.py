@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
 from rl.judge.statistics import Interval
-from rl.report.comparison.findings import AREA, CEILING, END, MEASURES, Headroom, findings, metrics
+from rl.report.comparison.findings import MEASURES, Headroom, Key, findings, metrics
 from rl.report.comparison.runs import ComparisonResult
 
 FEW_SEEDS = 5
@@ -20,8 +20,8 @@ def tables(comparison: ComparisonResult) -> list[Table]:
 def notes(comparison: ComparisonResult) -> Iterator[str]:
     """Say in sentences what a reader must know of all numbers together."""
     boards, baseline = comparison.boards, comparison.baseline
-    numbers = findings(comparison)
-    sizes = ", ".join(map(str, sorted(set(boards.size.tolist()), key=Kind.of)))
+    validated = findings(comparison).validated
+    sizes = ", ".join(map(str, sorted(set(boards.size), key=Kind.of)))
     seeds = sorted({len(runs) for runs in comparison.runs.values()})
     yield (
         f"{len(comparison.runs)} engineers, {' to '.join(map(str, seeds[:: max(1, len(seeds) - 1)]))} seeds each, "
@@ -29,14 +29,14 @@ def notes(comparison: ComparisonResult) -> Iterator[str]:
     )
     if comparison.shared_rounds > 1:
         yield f"Rounds 0 to {comparison.shared_rounds - 1} of a seed are the same for all engineers."
-    if numbers.validated:
+    if validated:
         yield (
             "The engineers design for the runs' own validation. Its measures are of valid samples: end is the share "
             "after the last round, area the mean of the shares after the designed rounds; n is the number of seeds."
         )
     else:
         yield "Nothing says who designs best: for that the runs' own validations must be sampled (validation.samples)."
-    ceiling = next((one for one in numbers.validated if one.engineer == comparison.of_kind(CEILING)), None)
+    ceiling = next((one for one in validated if one.engineer == comparison.ceiling), None)
     if ceiling and ceiling.headroom:
         whole = ", ".join(f"{name} {_range(one.whole)}" for name, one in ceiling.headroom.items())
         yield (
@@ -55,8 +55,8 @@ def notes(comparison: ComparisonResult) -> Iterator[str]:
     if len(seeds) > 1:
         yield "Not all engineers have the same seeds yet: compare their differences, which are paired, and no shares."
     if comparison.left_out:
-        named, more = comparison.left_out[:8], len(comparison.left_out) - 8
-        yield f"Not finished and left out: {', '.join(named)}{f' and {more} more runs' if more > 0 else ''}."
+        first, more = comparison.left_out[:8], len(comparison.left_out) - 8
+        yield f"Not finished and left out: {', '.join(first)}{f' and {more} more runs' if more > 0 else ''}."
 
 
 def _validated_tables(comparison: ComparisonResult) -> Iterator[Table]:
@@ -64,40 +64,40 @@ def _validated_tables(comparison: ComparisonResult) -> Iterator[Table]:
     rows = findings(comparison).validated
     if not rows:
         return
-    headroom = {f"headroom, {measure}": measure for measure in MEASURES if any(one.headroom for one in rows)}
+    shown = MEASURES if any(one.headroom for one in rows) else ()
     yield Table(
         "Who designs best: valid % of samples on the run's own validation, by area",
-        ("engineer", END, AREA, *headroom, "n"),
+        ("engineer", *MEASURES, *(f"headroom, {measure}" for measure in shown), "n"),
         [
             (
                 one.engineer,
                 *(f"{100 * one.mean(measure):.1f}" for measure in MEASURES),
-                *(_captured(one.headroom.get(measure)) for measure in headroom.values()),
+                *(_captured(one.headroom.get(measure)) for measure in shown),
                 str(len(one.curves)),
             )
             for one in rows
         ],
     )
     for measure in MEASURES:
-        less = {one.engineer: one.less_baseline[measure] for one in rows if one.less_baseline}
         title = f"Own validation, {measure}: points above {comparison.baseline} [bootstrap over seeds] [Student's t]"
-        yield from _seed_table(title, {name: one for name, one in less.items() if name != comparison.baseline})
+        others = [one for one in rows if one.less_baseline and one.engineer != comparison.baseline]
+        yield from _seed_table(title, {one.engineer: one.less_baseline[measure] for one in others})
 
 
 def _held_out_tables(comparison: ComparisonResult) -> Iterator[Table]:
     """Make two tables for each metric and, with another engineer than the baseline, one of its differences by seed."""
-    numbers = findings(comparison)
-    groups = {one.agents: "all" if one.agents is None else f"{one.agents} agents" for one in numbers.rates}
+    rates, less = findings(comparison).rates, findings(comparison).differences
+    groups = {key.agents: "all" if key.agents is None else f"{key.agents} agents" for key in rates}
+    rows, names = (list(dict.fromkeys(key.engineer for key in keys)) for keys in (rates, less))
+    last = [*groups][-1]
     for metric in metrics(comparison):
-        shares = {(one.engineer, one.agents): one.share for one in numbers.rates if one.metric == metric}
-        less = {(one.engineer, one.agents): one.interval for one in numbers.differences if one.metric == metric}
-        names, title = list(dict.fromkeys(name for name, _ in less)), f"Held-out {metric} %"
+        title = f"Held-out {metric} %"
         yield Table.grid(
             f"{title}, mean over sizes [Wilson]",
             "engineer",
-            [comparison.start, *comparison.runs],
+            rows,
             groups,
-            lambda *key, shares=shares: shares[key].text(),
+            lambda name, agents, metric=metric: rates[Key(name, metric, agents)].text(),
         )
         title += f", points above {comparison.baseline}"
         if names:
@@ -106,17 +106,16 @@ def _held_out_tables(comparison: ComparisonResult) -> Iterator[Table]:
                 "engineer",
                 names,
                 groups,
-                lambda *key, less=less: f"{_difference(less[key])} {_points(less[key].detectable)}",
+                lambda name, agents, metric=metric: _detectable(less[Key(name, metric, agents)]),
             )
-        last = list(groups)[-1]
-        yield from _seed_table(
-            f"{title}, {groups[last]} [bootstrap] [Student's t]", {name: less[name, last] for name in names}
-        )
+        title += f", {groups[last]} [bootstrap] [Student's t]"
+        yield from _seed_table(title, {name: less[Key(name, metric, last)] for name in names})
 
 
 def _seed_table(title: str, less: Mapping[str, Interval]) -> Iterator[Table]:
     rows = [
-        (name, _difference(one), _t(one), _points(one.detectable), _by_seed(one.by_seed)) for name, one in less.items()
+        (name, _difference(one), _ends(one.t_low, one.t_high), _points(one.detectable), _by_seed(one.by_seed))
+        for name, one in less.items()
     ]
     if rows:
         yield Table(title, ("engineer", "bootstrap", "t interval", "detectable", "by seed"), rows)
@@ -124,30 +123,31 @@ def _seed_table(title: str, less: Mapping[str, Interval]) -> Iterator[Table]:
 
 def _difference(interval: Interval) -> str:
     is_small = interval.detectable is not None and abs(interval.mean) < interval.detectable
-    marks = "*" * interval.is_clear + "~" * is_small
-    return f"{_range(interval)}{marks:<2}"
+    return f"{_range(interval)}{'*' * interval.is_clear + '~' * is_small:<2}"
+
+
+def _detectable(interval: Interval) -> str:
+    return f"{_difference(interval)} {_points(interval.detectable)}"
 
 
 def _range(interval: Interval) -> str:
     """Write a difference in points with the ends of its interval."""
-    return f"{100 * interval.mean:+.1f} [{100 * interval.low:+.1f} {100 * interval.high:+.1f}]"
+    return f"{100 * interval.mean:+.1f} {_ends(interval.low, interval.high)}"
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "-" if low is None or high is None else f"[{100 * low:+.1f} {100 * high:+.1f}]"
+
+
+def _points(difference: float | None) -> str:
+    return "-" if difference is None else f"{100 * difference:.1f}"
 
 
 def _captured(headroom: Headroom | None) -> str:
     if headroom is None or headroom.captured is None:
         return "-" if headroom is None else "none"
-    share, low, high = (str(round(100 * x)) for x in headroom.captured)
+    share, low, high = (f"{100 * x:.0f}" for x in headroom.captured)
     return share if low == high else f"{share} [{low} {high}]"
-
-
-def _t(interval: Interval) -> str:
-    if interval.t_low is None or interval.t_high is None:
-        return "-"
-    return f"[{100 * interval.t_low:+.1f} {100 * interval.t_high:+.1f}]"
-
-
-def _points(difference: float | None) -> str:
-    return "-" if difference is None else f"{100 * difference:.1f}"
 
 
 def _by_seed(values: Sequence[float]) -> str:

@@ -1,0 +1,118 @@
+"""Sample answers of a validation, the rows of its ``samples.json``: verdict, board and plan in words and pictures."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from matplotlib.figure import Figure
+
+from engineer.context import FAILURES
+from jaxlake import render, text
+from jaxlake.files import from_record
+from jaxlake.types import MAX_STEPS, Instance, Plan
+from rl.report import style
+from rl.report.run import Run
+
+ROWS, COLUMNS = 5, 4
+"""Largest number of validations, and number of boards, in the picture of samples."""
+NEAR = 80
+"""Characters of an answer that a caption shows on either side of the part that loses the last valid plan."""
+
+
+class Walk(NamedTuple):
+    """A board with an answered plan on a page.
+
+    Attributes:
+      moving, still: SVG texts in which the agents walk, and in which they leave paths.
+      caption: stage, verdict and cost.
+      lost: the answer before the part that loses the last valid plan, this part, and the answer after it.
+    """
+
+    moving: str
+    still: str
+    caption: str
+    lost: tuple[str, ...] | None
+
+
+def picture(run: Run) -> Figure | None:
+    """Draw validations in rows and the same boards in columns, from the smallest to the largest."""
+    stages = [stage for stage in run.stages if stage.samples]
+    if not stages:
+        return None
+    boards, stages = _spread(stages[0].samples), [stages[i] for i in style.evenly(len(stages), ROWS)]
+    height = 2.55 * len(stages)
+    figure = Figure(figsize=(2.3 * len(boards) + 0.4, height))
+    grid = figure.subplots(len(stages), len(boards), squeeze=False)
+    figure.subplots_adjust(0.05, 0.05 / height, 0.995, 1 - 0.3 / height, wspace=0.06, hspace=0.16)
+    for row, stage in zip(grid, stages, strict=True):
+        for axes, i in zip(row, boards, strict=True):
+            render.draw(instance_of(stage.samples[i]), plan_of(stage.samples[i]), axes)
+            axes.set_title(verdict(stage.samples[i]).split(" (")[0] + _cost(stage.samples[i]))
+        row[0].text(-0.06, 0.5, stage.title, rotation=90, ha="right", va="center", transform=row[0].transAxes)
+    return figure
+
+
+def walks(run: Run) -> list[Walk]:
+    """Return some boards, from the smallest to the largest, each before the rounds and after the last."""
+    stages = [stage for stage in run.stages if stage.samples]
+    if not stages:
+        return []
+    first, last = next((stage for stage in stages if stage.name == "warm start"), stages[0]), stages[-1]
+    shown = (first,) if first is last else (first, last)
+    return [_walk(stage.samples[i], stage.title) for i in _spread(stages[0].samples) for stage in shown]
+
+
+def _walk(sample: dict[str, Any], when: str) -> Walk:
+    instance, plan = instance_of(sample), plan_of(sample)
+    still = render.svg(instance, plan)
+    cost = _cost(sample) and f"{_cost(sample)} of {sample['optimum']}"
+    if lost := lost_parts(sample):
+        before, cell, after = (part.replace("\n", " ") for part in lost)
+        lost = before[-NEAR:], cell, after[:NEAR]
+    moving = still if plan is None else render.animate(instance, plan)
+    return Walk(moving, still, f"{when}: {verdict(sample)}{cost}", lost)
+
+
+def _spread(samples: Sequence[dict[str, Any]]) -> list[int]:
+    ordered = sorted(range(len(samples)), key=lambda i: samples[i]["instance"]["size"])
+    return [ordered[i] for i in style.evenly(len(ordered), COLUMNS)]
+
+
+def lost_parts(sample: dict[str, Any]) -> tuple[str, ...] | None:
+    """Return the answer before the cell or sign that loses the last valid plan, this, and the rest.
+
+    None for a sample whose answer has not failed. The key ``lost_at`` is the character; behind the last one it says
+    that the answer ends too early.
+    """
+    answer, place = sample["answer"], sample.get("lost_at")
+    if place is None or all(sample["checks"].values()):
+        return None
+    begin = answer.rfind("(", 0, place) if answer[place : place + 1] == ")" else place
+    sign = answer[begin : place + 1]
+    shown, rest = ("↵", answer[place:]) if sign == "\n" else (sign, answer[place + 1 :])
+    return answer[:begin], shown, rest
+
+
+def verdict(sample: dict[str, Any]) -> str:
+    """Say in words: optimal, valid, or which check fails first and which others do."""
+    failed = [FAILURES[name] for name, passed in sample["checks"].items() if not passed]
+    if failed:
+        return f"fails: {failed[0]}" + (f" (then {', '.join(failed[1:])})" if failed[1:] else "")
+    return "optimal" if sample["optimal"] else "valid"
+
+
+def _cost(sample: dict[str, Any]) -> str:
+    return f", cost {sample['cost']}" if all(sample["checks"].values()) else ""
+
+
+def instance_of(sample: dict[str, Any]) -> Instance:
+    """Return the board as numpy arrays without padding."""
+    board = sample["instance"]
+    return from_record(board | {"agents": len(board["starts"])})
+
+
+def plan_of(sample: dict[str, Any]) -> Plan | None:
+    """Return the paths that the answer describes; None where it cannot be read."""
+    if not sample["checks"]["parsable"]:
+        return None
+    board = instance_of(sample)
+    return text.parse(sample["answer"], max_size=board.max_size, max_agents=board.max_agents, max_steps=MAX_STEPS)
