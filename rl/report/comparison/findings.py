@@ -97,9 +97,13 @@ def findings(comparison: ComparisonResult) -> Findings:
 
 def _validated(comparison: ComparisonResult) -> Iterator[Validated]:
     """Yield the measures of every engineer; of none if a validation was not sampled, or no round was designed."""
-    curves = {name: {seed: run.curve for seed, run in runs.items()} for name, runs in comparison.runs.items()}
-    if any(None in curve or len(curve) < 2 for by_seed in curves.values() for curve in by_seed.values()):
+    finished = [run.curve for runs in comparison.runs.values() for run in runs.values()]
+    if any(None in curve or len(curve) < 2 for curve in finished):
         return
+    curves = {
+        name: {seed: tuple(map(float, run.curve)) for seed, run in runs.items()}  # type: ignore[arg-type]
+        for name, runs in comparison.runs.items()
+    }
     values = {
         name: {
             measure: {seed: of(curve[comparison.shared_rounds - 1 :]) for seed, curve in by_seed.items()}
@@ -180,7 +184,7 @@ def _differences(comparison: ComparisonResult) -> dict[Key, Interval]:
         for metric in metrics(comparison) if pairs and name != comparison.baseline else ():
             less[name, metric] = np.array([_values(ours, metric) - _values(theirs, metric) for ours, theirs in pairs])
     return {
-        Key(*names, agents): interval
-        for names, by_group in statistics.intervals(less, np.stack([*groups.values()]), strata).items()
+        Key(name, metric, agents): interval
+        for (name, metric), by_group in statistics.intervals(less, np.stack([*groups.values()]), strata).items()
         for agents, interval in zip(groups, by_group, strict=True)
     }
