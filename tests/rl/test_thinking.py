@@ -10,6 +10,7 @@ from jaxlake.benchmark import load, take
 from jaxlake.board_text import from_text
 from jaxlake.types import Objective
 from rl.config import ConfigError, TextSection
+from rl.judge.answers import judge_plans
 from rl.judge.record import Answer
 from rl.judge.suite import score_answers
 from rl.learn.supervised import response
@@ -50,8 +51,8 @@ def read(written: str, by: Policy) -> bool:
         truncated=np.array([False]),
     )
     boards = jax.tree.map(lambda x: np.asarray(x)[None], BOARD)
-    verdict = by.judge(by.prompts(boards), rollout, np.array([4]), Objective.SUM_OF_COSTS)
-    return bool(verdict.valid[0])
+    by.prompts(boards)
+    return bool(judge_plans(boards, np.array([4]), by.read(boards, rollout), Objective.SUM_OF_COSTS).valid[0])
 
 
 def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(always):

@@ -17,7 +17,7 @@ from jaxlake.record import Array, Record, record
 from rl import distributed
 from rl.config import ConfigError, RunError
 from rl.model.sampler.draw import SamplingParams
-from rl.model.sampler.programs import Arrivals, SamplerSpec, abstract, programs, threefry
+from rl.model.sampler.programs import Arrivals, SamplerSpec, abstract, programs
 from rl.model.sampler.schedule import Schedule
 from rl.model.sharding import local_rows, shard_batch
 
@@ -89,7 +89,7 @@ class Sampler(SamplerSpec):
         Args:
           parameters: parameters in the layout of `sharding.for_rollout`.
           prompts: tokens of each, at least one. Of several processes, each brings equally many of its own.
-          key: key of the tokens, the same on all processes.
+          key: threefry key of the tokens, the same on all processes.
           guides: one an answer, which is then written token by token; not with a cap on thoughts (`thinking`).
           first_request: number of the first answer; None counts on from process to process.
           progress: called with the number of finished answers whenever the host has its say; may raise.
@@ -113,8 +113,9 @@ class Sampler(SamplerSpec):
         count = np.zeros(total, np.int32)
         masks = Masks(self, guides) if guides else None
         compiled = programs(self)
+        words = np.asarray(jax.random.key_data(key))
         call = functools.partial(
-            compiled.decode, parameters, key=np.asarray(threefry(key)), sampling=sampling, truncated=sampling.truncated
+            compiled.decode, parameters, key=words, sampling=sampling, truncated=sampling.truncated
         )
         state = compiled.empty()
         while schedule.active:
@@ -169,23 +170,16 @@ class Sampler(SamplerSpec):
             )
         return width
 
-    @property
-    def _buckets(self) -> list[int]:
-        """Return the lengths that prompts are padded to, so that few programs serve all: powers of two and the most."""
-        powers = [64]
-        while powers[-1] < self.max_prompt_tokens:
-            powers.append(2 * powers[-1])
-        return [*powers[:-1], self.max_prompt_tokens]
-
     def _bucket(self, prompts: Sequence[Sequence[int]]) -> int:
-        """Return the bucket that holds the longest prompt of all processes."""
+        """Return the length to which prompts are padded on all processes: a power of two, so that few programs serve
+        all, or the most."""
         longest = max(map(len, prompts), default=1)
         longest = int(distributed.all_gather(np.array([longest], np.int32)).max())
         if longest > self.max_prompt_tokens:
             raise ConfigError(
                 f"a prompt of {longest} tokens: must be at most max_prompt_tokens = {self.max_prompt_tokens}"
             )
-        return next(bucket for bucket in self._buckets if bucket >= longest)
+        return min(self.max_prompt_tokens, max(64, 1 << (longest - 1).bit_length()))
 
 
 def arrange(

@@ -187,16 +187,6 @@ def admit(spec: SamplerSpec, parameters: nnx.State, state: SamplerState, arrival
     )
 
 
-def threefry(key: jax.Array) -> jax.Array:
-    """Return a key's data for `decode`, uint32 ``[2]``, drawn from it if it is of another kind than threefry's.
-
-    Rows fold their requests into it under `vmap`, where other kinds draw all rows by the first one's key.
-    """
-    if jax.random.key_impl(key) == "threefry2x32":
-        return jax.random.key_data(key)
-    return jax.random.bits(key, (2,), jnp.uint32)
-
-
 def decode(
     spec: SamplerSpec,
     parameters: nnx.State,
@@ -213,7 +203,7 @@ def decode(
 
     Args:
       state: donated.
-      key: uint32 ``[2]``, see `threefry`.
+      key: uint32 ``[2]``, a key of threefry: of other kinds `vmap` draws all rows by the first one's.
       sampling, truncated, allowed: arguments of `draw`; the last is None with a cap on thoughts.
       need: int32 ``[fsdp]``, more than the rows of a shard where none is waited for.
       steps: int32 scalar.
