@@ -15,14 +15,24 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SHORT = ("warm_start.instances=2000", "rounds.instances=384", "validation.instances=200", "validation.samples=1")
+SHORT = (
+    "student.warm_start.instances=2000",
+    "rounds.instances=384",
+    "validation.instances=200",
+    "validation.samples=1",
+)
 RUNS = {
-    "tiny": ("tiny.yaml", *SHORT, "warm_start.steps=24", "warm_start.engineer_first=12"),
+    "tiny": ("tiny.yaml", *SHORT, "student.warm_start.steps=24", "student.warm_start.engineer_first=12"),
     "lab": ("lab.yaml", "rounds.count=3"),
-    "turns": ("turns.yaml", "warm_start.steps=12", "warm_start.engineer_first=12", "rounds.count=2"),
+    "turns": ("turns.yaml", "student.warm_start.steps=12", "student.warm_start.engineer_first=12", "rounds.count=2"),
     "smollm2": (
-        *("smollm2-135m.yaml", "model.path=null", "warm_start.steps=2", "warm_start.instances=32"),
-        *("warm_start.engineer_every=2", "rounds.count=2", "rounds.instances=16", "validation.instances=12"),
+        *(
+            "smollm2-135m.yaml",
+            "student.model.path=null",
+            "student.warm_start.steps=2",
+            "student.warm_start.instances=32",
+        ),
+        *("student.warm_start.engineer_every=2", "rounds.count=2", "rounds.instances=16", "validation.instances=12"),
     ),
 }
 """The configuration of each run and what shortens it; that of SmolLM2 has random weights of its shape."""

@@ -26,7 +26,7 @@ def train(inputs: Path) -> None:
 
     actor, settings, levels, optima = pickle.loads(inputs.read_bytes())
     keys = jax.random.split(jax.random.key(0), len(optima))
-    learner = network.begin(actor, ppo.make_optimizer(actor, settings.ppo.learning_rate), keys)
+    learner = network.begin(actor, ppo.make_optimizer(actor, settings.learn.learning_rate), keys)
     jax.block_until_ready(ppo.train_round(actor, settings, None, learner, levels, optima, keys))
 
 

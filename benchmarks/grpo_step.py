@@ -60,19 +60,19 @@ from rl.students.writer.step import grpo_step, rounds_optimizer
 TINY = ROOT / "configs" / "tiny.yaml"
 PROMPTS, SAMPLES, NEW_TOKENS = 16, 8, 128
 OVERRIDES = (
-    "model.shape=null",
-    f"text.max_new_tokens={NEW_TOKENS}",
-    "sampler.rows=32",
-    f"grpo.prompts={PROMPTS}",
-    f"grpo.samples={SAMPLES}",
-    "grpo.micro_batch=16",
-    "grpo.learning_rate=1e-6",
-    "grpo.credit=outcome",
-    "grpo.engineer_every=0",
-    "reward.kind=paper",
-    "reward.free_tokens=1",
-    f"reward.limit_tokens={NEW_TOKENS}",
-    "warm_start.steps=0",
+    "student.model.shape=null",
+    f"student.text.max_new_tokens={NEW_TOKENS}",
+    "student.sampler.rows=32",
+    f"student.learn.prompts={PROMPTS}",
+    f"student.learn.samples={SAMPLES}",
+    "student.learn.micro_batch=16",
+    "student.learn.learning_rate=1e-6",
+    "student.learn.credit=outcome",
+    "student.learn.engineer_every=0",
+    "student.reward.kind=paper",
+    "student.reward.free_tokens=1",
+    f"student.reward.limit_tokens={NEW_TOKENS}",
+    "student.warm_start.steps=0",
     f"checkpoint.every_steps={10**6}",
 )
 """Of the tiny run's configuration."""
@@ -146,9 +146,9 @@ class Ours:
     def __init__(self, scratch: Path, steps: int):
         self.model = scratch / "model"
         write_model(self.model)
-        overrides = [*OVERRIDES, f"model.path={self.model}", f"rounds.instances={PROMPTS * steps}"]
+        overrides = [*OVERRIDES, f"student.model.path={self.model}", f"rounds.instances={PROMPTS * steps}"]
         config = config_.load(TINY, overrides)
-        policy, parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
+        policy, parameters = Policy.create(config.student, config.mesh, make_key(0, Purpose.PARAMETERS))
         key, settings = make_key(0, Purpose.BUILD), config.validation
         draw = functools.partial(build_boards, config)
         boards = mixed_boards(draw, config.lake.kinds, settings.holes, VALIDATION_WAIT, key, PROMPTS * steps)
@@ -206,12 +206,12 @@ def peer_settings(policy: Policy, config: Config) -> dict[str, object]:
         "samples": SAMPLES,
         "train_prompts": TRAIN_PROMPTS,
         "rollout_prompts": ROLLOUT_PROMPTS,
-        "prompt_tokens": config.text.max_prompt_tokens,
+        "prompt_tokens": config.student.text.max_prompt_tokens,
         "new_tokens": NEW_TOKENS,
         "stop_ids": policy.tokenizer.stop_ids,
-        "free_tokens": config.reward.free_tokens,
-        "limit_tokens": config.reward.limit_tokens,
-        "learning_rate": config.grpo.learning_rate,
+        "free_tokens": config.student.reward.free_tokens,
+        "limit_tokens": config.student.reward.limit_tokens,
+        "learning_rate": config.student.learn.learning_rate,
         "max_gradient_norm": MAX_NORM,
     }
 

@@ -59,36 +59,41 @@ SHAPE = {
 }
 MICRO = """
 lake: {kinds: [3, 4]}
-text: {max_prompt_tokens: 32, max_new_tokens: 32}
-sampler: {rows: 32}
-warm_start: {steps: 6, instances: 64, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 2,
-             warmup_steps: 2,
-             max_answer_tokens: 128, holes: [0.2, 0.4]}
-rounds: {count: 3, instances: 16, epochs: 2}
-grpo: {prompts: 8, samples: 4, micro_batch: 8, minibatches: 2, iterations: 2, kl_coefficient: 0.01, schedule: cosine,
-       engineer_every: 3, credit: CREDIT}
-reward: {kind: REWARD, free_tokens: 12, limit_tokens: 32}
+rounds: {count: 3, instances: 16}
 validation: {instances: 16, samples: 2, holes: [0.2, 0.4]}
 engineer: {max_thinking_tokens: 8, max_answer_tokens: 128}
 checkpoint: {every_steps: 2}
+student:
+  text: {max_prompt_tokens: 32, max_new_tokens: 32}
+  sampler: {rows: 32}
+  warm_start: {steps: 6, instances: 64, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 2,
+               warmup_steps: 2,
+               max_answer_tokens: 128, holes: [0.2, 0.4]}
+  epochs: 2
+  learn: {prompts: 8, samples: 4, micro_batch: 8, minibatches: 2, kl_coefficient: 0.01, schedule: cosine,
+         engineer_every: 3, credit: CREDIT}
+  reward: {kind: REWARD, free_tokens: 12, limit_tokens: 32}
 """
 PLAYER = """
 base: lab.yaml
-student: {actor: ACTOR,
-          episode_steps: 6, environments: 8, rollout_steps: 8, updates: 2, LEARNER}
-GRPO
 lake: {kinds: [3, 4]}
 rounds: {count: 3, instances: 16}
 validation: {kinds: [4], instances: 12, samples: 1, holes: [0.2, 0.4]}
 engineer: {kind: ENGINEER, max_thinking_tokens: 8, max_answer_tokens: 128}
+student:
+  episode_steps: 6
+  environments: 8
+  rollout_steps: 8
+  updates: 2
 """
 ENGINEERS = {"network": "learnability", "language": "checkpoint, temperature: 1.5"}
 """The engineer of each player."""
-LEARNERS = {
-    "network": ("ppo: {epochs: 1, minibatches: 2}", ""),
-    "language": ("learner: grpo", "grpo: {samples: 4, minibatches: 2, kl_coefficient: 0.1, advantage: fitted}"),
+PLAYERS = {
+    "network": "  kind: network\n  learn: {iterations: 1, minibatches: 2}\n",
+    "language": "  kind: player\n  chunk: 8\n"
+    "  learn: {baseline: fitted, samples: 4, iterations: 1, minibatches: 2, kl_coefficient: 0.1}\n",
 }
-"""What trains each player: values of the section student, and GRPO's."""
+"""The kind of each player and its learning, in the section student."""
 REWARDS = {"exact": "optimal", "outcome": "paper"}
 """The reward that goes with each credit."""
 KINDS = {
@@ -210,13 +215,9 @@ def write_micro(folder: Path, credit: str, student: str = "policy") -> None:
     (folder / "shape.json").write_text(json.dumps(SHAPE), encoding="utf-8")
     settings = MICRO.replace("CREDIT", credit).replace("REWARD", REWARDS[credit])
     if student in ENGINEERS:
-        learner, section = LEARNERS[student]
-        settings = PLAYER.replace("ACTOR", student).replace("ENGINEER", ENGINEERS[student])
-        settings = settings.replace("LEARNER", learner).replace("GRPO", section)
-    if student == "language":
-        settings = settings.replace("{actor: language,", "{actor: language, turns: {chunk: 8},")
+        settings = PLAYER.replace("ENGINEER", ENGINEERS[student]) + PLAYERS[student]
     if student != "network":
-        settings += f"model: {{shape: {folder.absolute()}/shape.json}}\n"
+        settings += f"  model: {{shape: {folder.absolute()}/shape.json}}\n"
     (folder / "micro.yaml").write_text(settings, encoding="utf-8")
 
 
@@ -323,7 +324,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a moment of each student")
     parser.add_argument("--student", choices=("policy", *ENGINEERS), default="policy", help="(default: policy)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: 0)")
-    parser.add_argument("--credit", choices=("exact", "outcome"), default="exact", help="grpo.credit (default: exact)")
+    parser.add_argument(
+        "--credit", choices=("exact", "outcome"), default="exact", help="student.learn.credit (default: exact)"
+    )
     parser.add_argument("--work", type=Path, help="where the runs go, and stay (default: a folder that is deleted)")
     parser.add_argument("--json", type=Path, help="also writes the figures there")
     options = parser.parse_args()

@@ -48,7 +48,7 @@ from jaxlake.generate import Dataset
 from jaxlake.kinds import read_kinds
 from jaxlake.types import Action
 from rl import config as config_
-from rl.config import NetworkSection, PPOSection, StudentSection
+from rl.config import NetworkSection, TurnLearnSection
 from rl.model import lora
 from rl.model.policy import Policy
 from rl.run.directory import RunDirectory
@@ -63,8 +63,10 @@ LAB, TURNS = ROOT / "configs" / "lab.yaml", ROOT / "configs" / "turns.yaml"
 PACKAGES = ("jaxmarl==0.2.0", "distrax==0.1.9", "optax==0.2.8", "jax==0.9.2", "flax==0.12.6", "six")
 PACKAGES += ("pydantic", "jinja2")  # for our observation, whose package reads configurations
 AGENTS = 5
-COMPARED = StudentSection(environments=128, rollout_steps=32, updates=8, ppo=PPOSection(epochs=2, minibatches=4))
-ACTOR = NetworkActor(NetworkSection(width=64), COMPARED.episode_steps)
+COMPARED = NetworkSection(
+    environments=128, rollout_steps=32, updates=8, learn=TurnLearnSection(iterations=2, minibatches=4)
+)
+ACTOR = NetworkActor(COMPARED.radius, COMPARED.width, COMPARED.episode_steps)
 """What both sides have alike; the updates are those of a turn."""
 ADAPTER, ONE_TRUNK, MPE = "IPPO, our adapter", "IPPO with one trunk, our adapter", "IPPO, MPE with 3 agents"
 PRODUCTS = "matrix products"
@@ -120,9 +122,9 @@ def settings(peer: str, levels: Path, repeats: int) -> str:
     common = {
         "environments": COMPARED.environments,
         "steps": COMPARED.rollout_steps,
-        "epochs": COMPARED.ppo.epochs,
-        "minibatches": COMPARED.ppo.minibatches,
-        "learning_rate": COMPARED.ppo.learning_rate,
+        "epochs": COMPARED.learn.iterations,
+        "minibatches": COMPARED.learn.minibatches,
+        "learning_rate": COMPARED.learn.learning_rate,
         "updates": COMPARED.updates,
         "anneal_over": COMPARED.updates * (1 + repeats),
         "one_trunk": peer == ONE_TRUNK,
@@ -138,12 +140,12 @@ def make_student(folder: Path) -> NetworkPlayer:
     return student
 
 
-def ours(settings: StudentSection, boards: Dataset, seeds: int) -> Callable[[], float]:
+def ours(settings: NetworkSection, boards: Dataset, seeds: int) -> Callable[[], float]:
     """Return a function, already warm, that trains a round of so many seeds and returns its seconds."""
     levels = lanes([boards.instances] * seeds)
     optima = np.stack([np.asarray(boards.solutions.cost)] * seeds)
     keys = jax.random.split(jax.random.key(0), seeds)
-    learner = network.begin(ACTOR, ppo.make_optimizer(ACTOR, settings.ppo.learning_rate), keys)
+    learner = network.begin(ACTOR, ppo.make_optimizer(ACTOR, settings.learn.learning_rate), keys)
 
     def train() -> float:
         nonlocal learner
@@ -160,12 +162,12 @@ def products() -> Callable[[], float]:
     settings, key = COMPARED, jax.random.key(0)
     parameters = jax.tree.map(
         lambda x: x[0],
-        network.begin(ACTOR, ppo.make_optimizer(ACTOR, settings.ppo.learning_rate), key[None]).parameters,
+        network.begin(ACTOR, ppo.make_optimizer(ACTOR, settings.learn.learning_rate), key[None]).parameters,
     )
     weights = [parameters[layer]["w"] for layer in ("hidden_1", "hidden_2", "heads")]
     played = jax.random.normal(key, (settings.environments * AGENTS, len(weights[0])))
     learned = jax.random.normal(
-        key, (len(played) * settings.rollout_steps // settings.ppo.minibatches, len(weights[0]))
+        key, (len(played) * settings.rollout_steps // settings.learn.minibatches, len(weights[0]))
     )
     error = jax.random.normal(key, (len(learned), len(Action) + 1))
 
@@ -181,7 +183,7 @@ def products() -> Callable[[], float]:
 
     def update(weights: list[jax.Array], _: None) -> tuple[list[jax.Array], jax.Array]:
         weights, outputs = jax.lax.scan(play, weights, None, settings.rollout_steps)
-        return jax.lax.scan(learn, weights, None, settings.ppo.epochs * settings.ppo.minibatches)[0], outputs
+        return jax.lax.scan(learn, weights, None, settings.learn.iterations * settings.learn.minibatches)[0], outputs
 
     program = jax.jit(lambda weights: jax.lax.scan(update, weights, None, settings.updates))
 
@@ -197,7 +199,7 @@ def products() -> Callable[[], float]:
 def measure_decisions(turns: int) -> list[Row]:
     """Print and return the rates of the language actor's decisions against those of their matrix products."""
     config = config_.load(TURNS)
-    policy, parameters = Policy.create(config, jax.random.key(0))
+    policy, parameters = Policy.create(config.student, config.mesh, jax.random.key(0))
     actor, policy, parameters = language.make_actor(policy, config.student, parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
     tree = {"model": trained, "value": language.first_value(policy.shape.hidden_size)}

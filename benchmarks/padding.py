@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from side_by_side import alternate, header, read_options, write_rows
 
-from rl.config import GRPOSection
+from rl.config import LearnSection
 from rl.learn.loss import Batch
 from rl.learn.optimizer import init_state, make_optimizer
 from rl.learn.update import accumulate, update
@@ -131,7 +131,7 @@ def flops_of_rows(config: DecoderConfig) -> Callable[[int, int], float]:
         values = jax.ShapeDtypeStruct((1, room), jnp.float32)
         sequences = abstract_sequences(1, width - room, room)
         batch = Batch(sequences=sequences, sampler_logprobs=values, advantages=values)
-        settings = GRPOSection(micro_batch=1)
+        settings = LearnSection(micro_batch=1)
         program = accumulate.trace(graph, trained, frozen, total, batch, settings=settings, mesh=MESH)
         return products(program.jaxpr.jaxpr)
 
@@ -211,7 +211,7 @@ def clock_update(rng: np.random.Generator) -> Sides:
     config, scale = presets.shape_of("tiny"), SHORTER[0]
     room = ROOM // scale
     graph, parameters = create(config, jax.random.key(0), MESH)
-    settings = GRPOSection(micro_batch=MICRO_BATCH, learning_rate=1e-6)
+    settings = LearnSection(micro_batch=MICRO_BATCH, learning_rate=1e-6)
     optimizer = make_optimizer(settings, 1000)
     held = [parameters, init_state(optimizer, parameters, MESH)]
     prompts, answers = (np.maximum(x // scale, 1) for x in draw_lengths(rng))

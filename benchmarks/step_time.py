@@ -44,7 +44,12 @@ from rl.students.writer import step as one_step
 TINY = ROOT / "configs" / "tiny.yaml"
 CREDITS = {
     "exact": (),
-    "outcome": ("grpo.credit=outcome", "reward.kind=paper", "grpo.prompts=24", "grpo.samples=8"),
+    "outcome": (
+        "student.learn.credit=outcome",
+        "student.reward.kind=paper",
+        "student.learn.prompts=24",
+        "student.learn.samples=8",
+    ),
 }
 ANSWERS = 192
 SIDE = 1024
@@ -98,11 +103,20 @@ class Steps:
     """
 
     def __init__(self, folder: Path, overrides: tuple[str, ...], model: Path | None, steps: int):
-        start = () if model is None else ("model.shape=null", f"model.path={model}")
-        config = config_.load(TINY, [*overrides, *start, "warm_start.steps=0", "grpo.engineer_every=0"])
-        boards = config.grpo.prompts * steps
+        start = () if model is None else ("student.model.shape=null", f"student.model.path={model}")
+        config = config_.load(
+            TINY, [*overrides, *start, "student.warm_start.steps=0", "student.learn.engineer_every=0"]
+        )
+        boards = config.student.learn.prompts * steps
         self._config = config = config_.load(
-            TINY, [*overrides, *start, "warm_start.steps=0", "grpo.engineer_every=0", f"rounds.instances={boards}"]
+            TINY,
+            [
+                *overrides,
+                *start,
+                "student.warm_start.steps=0",
+                "student.learn.engineer_every=0",
+                f"rounds.instances={boards}",
+            ],
         )
         self._student = WriterStudent(config)
         self._policy, parameters = self._student.policy, self._student._parameters
@@ -132,7 +146,7 @@ class Steps:
                 self._policy, self._config, self._state, self._recorder, self._boards, upcoming
             )
         batch = make_updates.call_args.args[4]
-        prompts = [len(self._boards.prompts.tokens[i]) for i in upcoming[: self._config.grpo.prompts]]
+        prompts = [len(self._boards.prompts.tokens[i]) for i in upcoming[: self._config.student.learn.prompts]]
         learns = (batch.sequences.mask & (batch.advantages != 0)).any(axis=-1)
         trained = batch.sequences.valid[learns].sum()
         self._recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=10**6)

@@ -32,7 +32,12 @@ TARGETS = {"greedy": 15.0, "sampled": 20.0}
 """Points that the valid share is to gain."""
 QUICK = {
     "turns": ("rounds.count=2", "student.updates=1", "validation.instances=39"),
-    "tiny": ("warm_start.steps=8", "warm_start.instances=500", "rounds.instances=96", "validation.instances=200"),
+    "tiny": (
+        "student.warm_start.steps=8",
+        "student.warm_start.instances=500",
+        "rounds.instances=96",
+        "validation.instances=200",
+    ),
 }
 BEFORE = {"turns": "before", "tiny": "warm_start"}
 """The validation before the rounds of each configuration, by its folder."""

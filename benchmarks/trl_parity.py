@@ -47,20 +47,20 @@ from rl.students.writer.step import grpo_step, rounds_optimizer
 TINY = ROOT / "configs" / "tiny.yaml"
 PROMPTS, SAMPLES, NEW_TOKENS, CLIP, RATE = 16, 8, 40, 0.2, 3e-4
 KINDS = "lake.kinds=[3,4]"
-START = (KINDS, "warm_start.engineer_first=0", "warm_start.engineer_every=0")
+START = (KINDS, "student.warm_start.engineer_first=0", "student.warm_start.engineer_every=0")
 STEPS = (
     KINDS,
-    "warm_start.steps=0",
-    f"text.max_new_tokens={NEW_TOKENS}",
-    f"grpo.prompts={PROMPTS}",
-    f"grpo.samples={SAMPLES}",
-    f"grpo.learning_rate={RATE}",
-    "grpo.schedule=constant",
-    "grpo.warmup_steps=0",
-    "grpo.weight_decay=0",
-    "grpo.credit=outcome",
-    "grpo.clip_high=0.2",
-    "grpo.engineer_every=0",
+    "student.warm_start.steps=0",
+    f"student.text.max_new_tokens={NEW_TOKENS}",
+    f"student.learn.prompts={PROMPTS}",
+    f"student.learn.samples={SAMPLES}",
+    f"student.learn.learning_rate={RATE}",
+    "student.learn.schedule=constant",
+    "student.learn.warmup_steps=0",
+    "student.learn.weight_decay=0",
+    "student.learn.credit=outcome",
+    "student.learn.clip_high=0.2",
+    "student.learn.engineer_every=0",
     f"checkpoint.every_steps={10**6}",
 )
 PACKAGES = ("trl==1.16.0", "torch==2.13.0", "jax==0.9.2", "chex")
@@ -133,7 +133,7 @@ def shared() -> dict[str, object]:
 
 def warm_start(path: Path, steps: int) -> Path:
     """Teach the tiny model to write plans; return the folder with its parameters in Hugging Face's format."""
-    config = config_.load(TINY, [*START, f"warm_start.steps={steps}"])
+    config = config_.load(TINY, [*START, f"student.warm_start.steps={steps}"])
     execute(config, RunDirectory(path, config), Display(quiet=True), Stop(), stop_after=0)
     return path / "final"
 
@@ -148,9 +148,11 @@ class Ours:
     """
 
     def __init__(self, folder: Path, path: Path, seed: int, steps: int):
-        overrides = [*STEPS, f"seed={seed}", f"model.path={folder}", f"rounds.instances={PROMPTS * steps}"]
+        overrides = [*STEPS, f"seed={seed}", f"student.model.path={folder}", f"rounds.instances={PROMPTS * steps}"]
         self.config = config_.load(TINY, overrides)
-        self.policy, parameters = Policy.create(self.config, make_key(seed, Purpose.PARAMETERS))
+        self.policy, parameters = Policy.create(
+            self.config.student, self.config.mesh, make_key(seed, Purpose.PARAMETERS)
+        )
         key, draw = make_key(seed, Purpose.BUILD), functools.partial(build_boards, self.config)
         boards = mixed_boards(draw, self.config.lake.kinds, (0.2,), 0.25, key, PROMPTS * steps)
         order = np.random.default_rng(seed).permutation(len(boards.kinds))

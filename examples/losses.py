@@ -1,6 +1,6 @@
-"""Losses of the literature for `grpo.loss`: each a pure function of one record, as `rl.learn.loss.clipped` is.
+"""Losses of the literature for `student.learn.loss`: each a pure function of one record, as `rl.learn.loss.clipped` is.
 
-    python -m rl.train --config configs/tiny.yaml grpo.loss=examples.losses:cispo grpo.minibatches=8
+    python -m rl.train --config configs/tiny.yaml student.learn.loss=examples.losses:cispo student.learn.minibatches=8
 
 All arrays are float32 ``[..., T]``, an answer's tokens in the last axis, and 0 where `mask` is False. A function
 returns the loss of each token, and metrics of each. The trainer adds divergence and entropy bonus, and leaves out the
@@ -34,7 +34,7 @@ def gspo(inputs: LossInputs) -> Losses:
 
 
 def gspo_token(inputs: LossInputs) -> Losses:
-    """Return GSPO's value, and the gradient of each token times its own advantage, for `grpo.credit=exact`."""
+    """Return GSPO's value, and the gradient of each token times its own advantage, for `student.learn.credit=exact`."""
     by_token = log_ratio(inputs.log_probability, inputs.old)
     mean = jax.lax.stop_gradient(_mean(by_token, inputs.mask) - by_token) + by_token
     return clipped(dataclasses.replace(inputs, log_probability=mean, old=jnp.zeros_like(mean)))

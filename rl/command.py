@@ -101,16 +101,15 @@ def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
 
 def _settings() -> str:
     """Return all keys, section by section, in 80 columns: default, meaning, and the words to choose from."""
-    blocks: dict[str, list[str]] = {}
-    for name, section in config_.sections().items():
-        title = textwrap.fill(f"{name}: {str(section.__doc__).splitlines()[0]}", 79)
-        blocks[name] = [title] if name else []
-    for key, field in config_.keys().items():
-        words = ", ".join(config_.words(field.annotation))
-        line = f"{key} = {config_.as_override(field.default)}  # {field.description}{f' ({words})' if words else ''}"
-        line = textwrap.fill(line, 79, initial_indent="  ", subsequent_indent="      ")
-        blocks[key.rpartition(".")[0]].append(line)
-    return "\n\n".join("\n".join(lines) for lines in blocks.values())
+    blocks = []
+    for name, section in config_.sections():
+        lines = [textwrap.fill(f"{name}: {str(section.__doc__).splitlines()[0]}", 79)] if name else []
+        for key, field in config_.settings(section).items():
+            value, words = config_.as_override(field.default), ", ".join(config_.words(field.annotation))
+            line = f"{name}.{key} = {value}  # {field.description}{f' ({words})' if words else ''}".removeprefix(".")
+            lines.append(textwrap.fill(line, 79, initial_indent="  ", subsequent_indent="      "))
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:

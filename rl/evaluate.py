@@ -17,7 +17,7 @@ from jaxlake.types import Objective
 from rl import config as config_
 from rl import distributed, students
 from rl.command import add_job_options, add_path, guarded, join, parse, shipped
-from rl.config import Config, ConfigError, LoRASection, RunError
+from rl.config import Config, ConfigError, LoRASection, NetworkSection, RunError
 from rl.judge.asking import Asker, ModelAsker, ServerAsker, collect
 from rl.judge.record import Record
 from rl.judge.suite import Evaluation, questions, suite_identity
@@ -53,7 +53,7 @@ exit status:
   0 done, 1 some answers are missing, 2 a mistake in the command or the
   configuration, 130 stopped by Ctrl-C
 
-A KEY is a setting such as text.max_new_tokens or validation.top_p; python -m
+A KEY is a setting such as student.text.max_new_tokens or validation.top_p; python -m
 rl.train --help lists them all. The variable OPENAI_API_KEY contains the key of a
 server.
 
@@ -93,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 answerer = students.load(config, model, boards.instances, display.say)
                 asker = ModelAsker(answerer, boards, sampling, samples, config.seed)
             identity = {"suite": options.suite, "sha256": boards.account["sha256"]}
-            identity |= {"style": config.text.model_dump(mode="json")["style"]}
+            identity |= {"style": config.student.text.model_dump(mode="json")["style"]}
             identity |= suite_identity(config, sampling, samples)
             record = collect(asker, questions(config, part, samples), folder, identity, display, stop)
             if record is not None:  # this process has the answers
@@ -120,7 +120,11 @@ def _trained(run: Path, overrides: Sequence[str]) -> tuple[Config, str, Path]:
 def _as_loaded(file: Path | None, overrides: Sequence[str]) -> Config:
     """Return the configuration for a checkpoint or a server's model: only a run has adapters beside its model."""
     config = config_.load(file or shipped(SHIPPED), overrides)
-    return config.model_copy(update={"model": config.model.model_copy(update={"lora": LoRASection()})})
+    student = config.student
+    if isinstance(student, NetworkSection):
+        raise ConfigError("student.kind = network has no checkpoint of its own and no server; give --run")
+    model = student.model.model_copy(update={"lora": LoRASection()})
+    return config.model_copy(update={"student": student.model_copy(update={"model": model})})
 
 
 def _sampling(config: Config, samples: int, temperature: float | None) -> SamplingParams:
@@ -131,7 +135,7 @@ def _sampling(config: Config, samples: int, temperature: float | None) -> Sampli
     """
     settings = config.validation
     if temperature is None:
-        temperature = settings.temperature if samples > 1 or config.text.thinking else 0.0
+        temperature = settings.temperature if samples > 1 or config.student.text.thinking else 0.0
     return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
@@ -143,7 +147,7 @@ def _ask_server(
 
     if jax.distributed.is_initialized():
         raise ConfigError("--api: one process asks; start it alone")
-    text, drawn = config.text, dataclasses.asdict(sampling)
+    text, drawn = config.student.text, dataclasses.asdict(sampling)
     client = ChatClient(url, model, max_tokens=text.max_new_tokens, thinking=text.thinking, **drawn)
     client.check(display.say)
     return ServerAsker(client, concurrency)

@@ -23,7 +23,7 @@ from jax.sharding import Mesh
 from jaxlake.commands import command_parser, local_path
 from rl import command
 from rl import config as config_
-from rl.config import ConfigError
+from rl.config import ConfigError, NetworkSection
 from rl.model.sharding import make_mesh
 from rl.students import Program, programs
 
@@ -59,8 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command.parse(_parser(), arguments)
     try:
         config = config_.load(options.config, options.overrides)
-        if config.is_network:
-            raise ConfigError("student.actor = network has no program that needs a plan; it fits anywhere")
+        if isinstance(config.student, NetworkSection):
+            raise ConfigError("student.kind = network has no program that needs a plan; it fits anywhere")
         devices = jax.devices() if options.topology is None else topology_devices(options.topology)
         mesh = make_mesh(config.mesh.fsdp, config.mesh.tp, devices)
         return 0 if show(mesh, programs(config, mesh), memory(mesh)) else 1
@@ -160,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
         "  temporary  memory that the program needs while it runs\n"
         "  beside     other arrays of the run on the device, such as the optimizer's state",
         "examples:\n"
-        "  python -m rl.plan --config configs/tiny.yaml grpo.micro_batch=8\n"
+        "  python -m rl.plan --config configs/tiny.yaml student.learn.micro_batch=8\n"
         "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4",
     )
     parser.add_argument("--config", type=local_path, required=True, metavar="FILE", help="YAML file of the run")

@@ -23,10 +23,10 @@ four minutes on two CPU cores, and writes to runs/turns. Rerun the same command
 to resume."""
 EXAMPLES = """\
 python -m rl.train
-python -m rl.train --run runs/seed1 seed=1 grpo.learning_rate=1e-3
+python -m rl.train --run runs/seed1 seed=1 student.learn.learning_rate=1e-3
 python -m rl.train --config configs/tiny.yaml
-python -m rl.train --config configs/tiny.yaml --until warm_start warm_start.steps=2000
-python -m rl.train --config configs/qwen3-4b.yaml model.path=models/Qwen3-4B"""
+python -m rl.train --config configs/tiny.yaml --until warm_start student.warm_start.steps=2000
+python -m rl.train --config configs/qwen3-4b.yaml student.model.path=models/Qwen3-4B"""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -40,8 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         if "engineers" in config_.read(path):
             raise ConfigError(f"{path}: holds a comparison, which python -m rl.compare takes; a run has one engineer")
         config = config_.load(path, options.overrides)
-        if taught_only and not config.warm_start.steps:
-            raise ConfigError("--until warm_start: warm_start.steps = 0 must be above 0; leave --until out")
+        if taught_only and not config.student.warm_start.steps:
+            raise ConfigError("--until warm_start: student.warm_start.steps = 0 must be above 0; leave --until out")
         with (
             contextlib.closing(RunDirectory(options.run or Path("runs") / path.stem, config)) as directory,
             Display(not distributed.is_main()) as display,

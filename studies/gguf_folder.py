@@ -1,4 +1,4 @@
-"""Makes a folder for model.path from a GGUF file (llama.cpp's format): a dense
+"""Makes a folder for student.model.path from a GGUF file (llama.cpp's format): a dense
 Llama with SmolLM's tokenizer, such as SmolLM2. For development, where no model
 hub is in reach. Needs pip install gguf.
 

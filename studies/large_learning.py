@@ -35,7 +35,7 @@ from jaxlake import Dataset, Lake, LakeConfig, generate, pibt, verify
 from jaxlake.kinds import read_kinds
 from jaxlake.state import Params, State
 from jaxlake.types import Instance
-from rl.config import NetworkSection, PPOSection, StudentSection
+from rl.config import NetworkSection, TurnLearnSection
 from rl.students.player import network, ppo
 from rl.students.player.actor import lane
 from rl.students.player.network import NetworkActor, Parameters
@@ -52,8 +52,8 @@ SETTINGS = {
     "episode_steps": 64,
     "test_steps": TEST_STEPS,
 }
-LAB = StudentSection(updates=20, episode_steps=64, ppo=PPOSection(epochs=2, learning_rate=1e-3))
-ACTOR = NetworkActor(NetworkSection(), LAB.episode_steps)
+LAB = NetworkSection(updates=20, episode_steps=64, learn=TurnLearnSection(iterations=2, learning_rate=1e-3))
+ACTOR = NetworkActor(LAB.radius, LAB.width, LAB.episode_steps)
 CURRICULUM = ((("3-10", "4-10x3"), 50), (("4-10x4", "5-10x5"), 30), (("16x8",), 50))
 """Kinds that the lab's network trains on, and rounds of twenty updates."""
 
@@ -93,7 +93,7 @@ def baseline(test: Dataset, orders: int) -> dict:
 def train_lab(rounds: int | None) -> Parameters:
     """Return the lab's network after the curriculum, or after so many rounds of each of its parts."""
     key = jax.random.key(0)
-    learner = network.begin(ACTOR, ppo.make_optimizer(ACTOR, LAB.ppo.learning_rate), key[None])
+    learner = network.begin(ACTOR, ppo.make_optimizer(ACTOR, LAB.learn.learning_rate), key[None])
     for kinds, count in CURRICULUM:
         train = boards(kinds, 4096, 0)
         levels, optima = jax.tree.map(lambda x: jnp.asarray(x)[None], (train.instances, train.solutions.lower_bound))

@@ -64,8 +64,8 @@ def test_the_configuration_of_a_script_runs_on_so_many_devices(script, processes
     text = re.sub(r"#.*", "", (LAUNCH / script).read_text())
     (name,) = re.findall(r"configs/[\w.-]+\.yaml", text)
     config = config_.load(ROOT / name, re.findall(r"\b[a-z_]+\.[a-z_]+=-?\w+", text))
-    assert config.grpo.prompts % processes == config.validation.instances % processes == 0
+    assert config.student.learn.prompts % processes == config.validation.instances % processes == 0
     rows = devices // config.mesh.tp
-    assert config.mesh.fsdp == -1 and config.sampler.rows % rows == config.grpo.micro_batch % rows == 0
-    assert config.sampler.rows // rows >= max(config.grpo.samples, config.validation.samples)
+    assert config.mesh.fsdp == -1 and config.student.sampler.rows % rows == config.student.learn.micro_batch % rows == 0
+    assert config.student.sampler.rows // rows >= max(config.student.learn.samples, config.validation.samples)
     students.programs(config, make_mesh(-1, config.mesh.tp, jax.devices()[:devices]))  # of 16 devices, 8 are here

@@ -58,4 +58,6 @@ def test_every_message_on_the_page_is_one_of_the_code():
     assert len(ours) > 40
     unsaid = [line for line in ours if not any(says(parts, line) for parts in messages)]
     assert unsaid == []
-    assert not any(says(parts, "error: grpo.prompts = 3: must be an even number") for parts in messages)  # it can fail
+    assert not any(
+        says(parts, "error: student.learn.prompts = 3: must be an even number") for parts in messages
+    )  # it can fail

@@ -10,8 +10,8 @@ RUN=${RUN:-runs/qwen3-4b}
 export XLA_PYTHON_CLIENT_MEM_FRACTION=${XLA_PYTHON_CLIENT_MEM_FRACTION:-.95}
 export JAX_COMPILATION_CACHE_DIR=${JAX_COMPILATION_CACHE_DIR:-$HOME/.cache/jaxlake}
 
-# Rows are the answers at once on all GPUs: a multiple of the GPUs, and at least grpo.samples on each.
-settings=(mesh.fsdp=-1 mesh.tp=1 sampler.rows=64 grpo.micro_batch=8 "$@")
+# Rows are the answers at once on all GPUs: a multiple of the GPUs, and at least student.learn.samples on each.
+settings=(mesh.fsdp=-1 mesh.tp=1 student.sampler.rows=64 student.learn.micro_batch=8 "$@")
 if [ ! -e "$RUN/config.yaml" ]; then
   python -m rl.plan --config "$CONFIG" "${settings[@]}"
 fi

@@ -1,20 +1,25 @@
 """The configuration of a run: typed, validated, read from YAML files with dotted overrides; no key is unknown."""
 
 from rl.config.errors import ConfigError, RunError, refuse_difference
-from rl.config.fields import FREE, ROUNDING, decisive, flat, keys, origin, provenance, sections, words
+from rl.config.fields import FREE, ROUNDING, decisive, flat, keys, origin, sections, settings, words
 from rl.config.loading import SHIPPED, Values, build, load, merge, override, parse, read, validate
 from rl.config.origins import as_override
-from rl.config.sections import (
-    Config,
-    EngineerSection,
+from rl.config.sections import Config, EngineerSection, MeshSection, RoundsSection, TrackingSection
+from rl.config.students import (
+    EngineerExamplesSection,
+    LearnSection,
     LoRASection,
-    MeshSection,
+    LossFields,
     ModelSection,
     NetworkSection,
-    PPOSection,
+    OptimizerFields,
+    PlayerSection,
+    PlaySection,
+    RewardSection,
     StudentSection,
     TextSection,
-    TrackingSection,
+    TurnLearnSection,
+    WarmStartSection,
+    WriterSection,
 )
-from rl.config.training import GRPOSection, OptimizerFields, RewardSection, WarmStartSection
 from rl.config.types import Count, Section

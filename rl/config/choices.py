@@ -28,27 +28,6 @@ class Word(enum.StrEnum):
         return no_info_before_validator_function(member, handler(source))
 
 
-class StudentKind(Word):
-    """The student of the rounds: a language policy that writes plans, or a player that moves turn by turn."""
-
-    LANGUAGE = "language"
-    PLAYER = "player"
-
-
-class ActorKind(Word):
-    """The actor of a player: a small network that sees a window, or a language model that reads a view in words."""
-
-    NETWORK = "network"
-    LANGUAGE = "language"
-
-
-class LearnerKind(Word):
-    """What trains a player: PPO with a value of its own, or GRPO, which compares the plays of a board."""
-
-    PPO = "ppo"
-    GRPO = "grpo"
-
-
 class Dtype(Word):
     """A type of floating-point numbers, by its name in JAX."""
 
@@ -103,14 +82,27 @@ class Advantage(Word):
       BATCH_STD: the group's mean, in the standard deviation of all rewards of the batch, so that a group's weight does
         not hang on its own few answers (Liu et al. 2025, "Tricks or Traps?").
       RLOO: the mean of the group's other answers, a baseline independent of the answer itself (Ahmadian et al. 2024).
-      FITTED: of a player's move, what is to come against a linear function of what it and its team see and of the
-        group's other plays, fitted to the rollout (Duan et al. 2016); in the standard deviation of the batch.
     """
 
     GROUP_STD = "group_std"
     CENTERED = "centered"
     BATCH_STD = "batch_std"
     RLOO = "rloo"
+
+
+class Baseline(Word):
+    """Expectation that a move turn by turn is compared with; the difference is its advantage.
+
+    Attributes:
+      VALUE: a value learned beside the policy, as in PPO (Schulman et al. 2017).
+      GROUP: the mean of the group, the plays of one board side by side, in its standard deviations (GRPO, Shao et al.
+        2024).
+      FITTED: a linear function of what an agent and its team see and of the group's other plays, fitted to the rollout
+        by least squares (Duan et al. 2016); in the standard deviation of the batch.
+    """
+
+    VALUE = "value"
+    GROUP = "group"
     FITTED = "fitted"
 
 
@@ -136,58 +128,6 @@ class Optimizer(Word):
 
     ADAMW = "adamw"
     MUON = "muon"
-
-
-class Aggregation(Word):
-    """Divisor of the sum over the tokens' losses.
-
-    Attributes:
-      TOKEN_MEAN: all answer tokens: each weighs the same, a long answer more than a short one (DAPO, Yu et al. 2025).
-      SEQUENCE_MEAN: each answer's own length, then the number of answers (GRPO, Shao et al. 2024): a token of a long
-        answer weighs less, so that wrong answers may grow.
-      CONSTANT: the number of answers times the most tokens that one may have (Dr. GRPO, Liu et al. 2025).
-    """
-
-    TOKEN_MEAN = "token_mean"
-    SEQUENCE_MEAN = "sequence_mean"
-    CONSTANT = "constant"
-
-
-class PolicyLoss(Word):
-    """Loss of a token by the ratio r of its new probability to its old one, and its advantage A.
-
-    Attributes:
-      CLIPPED: -min(r A, clip(r) A), PPO's loss (Schulman et al. 2017), as GRPO has it.
-      GSPO: the same with one ratio for all tokens of an answer, the geometric mean of theirs (Zheng et al. 2025). Its
-        bounds are narrow: the authors have 3e-4 and 4e-4.
-      GSPO_TOKEN: the value of GSPO, and the gradient of each token times its own advantage, for `grpo.credit=exact`.
-      CISPO: -clip(r) A log p with the clipped ratio as a constant, so that each token keeps a gradient (MiniMax-M1,
-        Chen et al. 2025).
-      DPPO: -r A, and nothing for a token whose probability has moved as the advantage wants it by more than the bound
-        (Qi et al. 2026, with their estimate of the total variation by one token). Against the sampler's probability.
-    """
-
-    CLIPPED = "clipped"
-    GSPO = "gspo"
-    GSPO_TOKEN = "gspo_token"
-    CISPO = "cispo"
-    DPPO = "dppo"
-
-
-class Correction(Word):
-    """Importance weights of the trainer's probability against the sampler's.
-
-    Attributes:
-      NONE: no weights; the mismatch is measured all the same.
-      TOKEN: a weight for each token, by its own ratio, truncated (Yao et al. 2025).
-      SEQUENCE: all tokens of an answer by the product of their ratios, which is unbiased but for the truncation.
-      ICEPOP: a weight for each token, by its own ratio, and 0 outside of .5 to 5 (IcePop, Ling Team 2025).
-    """
-
-    NONE = "none"
-    TOKEN = "token"
-    SEQUENCE = "sequence"
-    ICEPOP = "icepop"
 
 
 class RewardKind(Word):

@@ -1,8 +1,8 @@
-"""Fields of a configuration by dotted key: their words, and where values come from."""
+"""Fields of a configuration by dotted key, and the words that they choose from."""
 
 import enum
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic.fields import FieldInfo
@@ -14,34 +14,44 @@ from rl.config.types import Own, RuleName, Section
 
 FREE = ("engineer.api.", "checkpoint.", "tracking.")
 """Keys or their beginnings: the settings that a resumed run may change, because no number depends on them."""
-ROUNDING = ("grpo.micro_batch", "sampler.rows", "model.remat", "model.attention", "mesh.")
+ROUNDING = (
+    *("student.learn.micro_batch", "student.sampler.rows", "student.model.remat", "student.model.attention", "mesh."),
+)
 """Likewise, where numbers depend on it in their last bits alone, by the order of sums."""
 OWN = "module:function"
 """The form of a setting that names a function of the user's own."""
 
 
-def sections(section: type[Section] = Config, name: str = "") -> dict[str, type[Section]]:
-    """Return a section and all in it by dotted name, each before those in it; "" is the name of the outermost."""
-    found = {name: section}
+def sections(section: type[Section] = Config, name: str = "") -> Iterator[tuple[str, type[Section]]]:
+    """Yield a section and all in it with their dotted names, each before those in it; "" is the outermost.
+
+    Sections of one name are those of a union, such as the kinds of students.
+    """
+    yield name, section
     for part, field in section.model_fields.items():
-        if inner := _section(field):
-            found |= sections(inner, f"{name}.{part}".removeprefix("."))
-    return found
+        for inner in _sections(field.annotation):
+            yield from sections(inner, f"{name}.{part}".removeprefix("."))
+
+
+def _sections(kind: Any) -> list[type[Section]]:
+    """Return the section that a type is, or those that it is a union of."""
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return [kind]
+    return [section for part in typing.get_args(kind) for section in _sections(part)]
+
+
+def settings(section: type[Section]) -> dict[str, FieldInfo]:
+    """Return the fields of a section that are no sections themselves."""
+    return {name: field for name, field in section.model_fields.items() if not _sections(field.annotation)}
 
 
 def keys(section: type[Section] = Config) -> dict[str, FieldInfo]:
-    """Return every dotted key with its field, section by section."""
+    """Return every dotted key with its field, section by section; of a key of several students the last one's."""
     return {
         f"{name}.{key}".removeprefix("."): field
-        for name, part in sections(section).items()
-        for key, field in part.model_fields.items()
-        if not _section(field)
+        for name, part in sections(section)
+        for key, field in settings(part).items()
     }
-
-
-def _section(field: FieldInfo) -> type[Section] | None:
-    kind = field.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, Section) else None
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -70,13 +80,3 @@ def origin(field: FieldInfo, value: Any) -> str:
     """Return where the value of a setting comes from, see `Origin.of`."""
     marks = [mark for mark in field.metadata if isinstance(mark, Origin)]
     return (marks or [ours()])[0].of(value, field.default)
-
-
-def provenance(config: Config) -> dict[str, str]:
-    """Return by dotted key where each value of a run comes from.
-
-    A text begins with ``paper`` or ``inferred`` where the value is the paper's, or follows from what it says, whoever
-    set it; with ``ours`` where it is our default; with ``changed`` where a file or the command line gave another.
-    """
-    values = flat(config.model_dump())
-    return {key: origin(field, values[key]) for key, field in keys(type(config)).items() if key in values}

@@ -12,7 +12,6 @@ import pydantic
 import yaml
 from pydantic_core import ErrorDetails
 
-from rl.config import readers
 from rl.config.errors import ConfigError
 from rl.config.fields import OWN, keys, words
 from rl.config.sections import Config
@@ -28,7 +27,7 @@ Values = dict[str, Any]
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read the YAML file of a run, which may build on another, and apply overrides such as ``grpo.samples=4``.
+    """Read the YAML file of a run, which may build on another, and apply overrides such as ``student.learn.samples=4``.
 
     Raises:
       ConfigError: naming the key, its value and what it must be; one line.
@@ -57,16 +56,20 @@ def build(values: Values, path: Path, source: str = "", above: tuple[Path, ...] 
             raise ConfigError(f"{path}: base = {name}: builds on this file; a base must lead to a file without one")
         below = build(read(base), base, above=above)
     changes = {name: value for name, value in values.items() if name != "base"}
-    return _as_chosen(below, merge(below, changes, source or str(path)), changes)
+    return merge(below, changes, source or str(path))
 
 
 def merge(values: Mapping[str, Any], changes: Mapping[str, Any], source: str) -> Values:
     """Return values of a configuration with some of them changed; sections are merged, anything else is replaced.
 
+    Changes that name another kind of student replace the section of the student: its settings are the kind's own.
+
     Raises:
       ConfigError: if a section is given one value, or a key is dotted.
     """
     merged = copy.deepcopy(dict(values))
+    if _student(changes, _student(values)) != _student(values):
+        merged.pop("student", None)
     for name, value in changes.items():
         if "." in str(name):
             raise ConfigError(f"{source}: {name} is no key; sections are nested, such as rounds: {{count: 3}}")
@@ -79,15 +82,10 @@ def merge(values: Mapping[str, Any], changes: Mapping[str, Any], source: str) ->
     return merged
 
 
-def _as_chosen(before: Values, values: Values, changes: Values) -> Values:
-    """Return values without those of a student or learner that the changes unchoose; what they give themselves stays.
-
-    So a file may change the learner of the file that it builds on, and an override that of any file.
-    """
-    chosen = readers.choices(values)
-    if chosen == readers.choices(before):
-        return values
-    return merge(readers.read_by(values, chosen), changes, "")
+def _student(values: Mapping[str, Any], default: str = "writer") -> Any:
+    """Return the kind of student that values name."""
+    student = values.get("student")
+    return student.get("kind", default) if isinstance(student, Mapping) else default
 
 
 def read(path: Path) -> Values:
@@ -110,7 +108,7 @@ def read(path: Path) -> Values:
 
 
 def override(values: Values, overrides: Sequence[str]) -> Values:
-    """Put overrides such as ``grpo.learning_rate=1e-4`` into the values of a file, and return these.
+    """Put overrides such as ``seed=1`` into the values of a file, and return these.
 
     Raises:
       ConfigError: if one is not of this form; one line.
@@ -119,7 +117,7 @@ def override(values: Values, overrides: Sequence[str]) -> Values:
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals or not key:
-            raise ConfigError(f"override {override!r}: must be key=value, such as grpo.learning_rate=1e-4")
+            raise ConfigError(f"override {override!r}: must be key=value, such as seed=1")
         *sections, name = key.split(".")
         place = changes
         for section in sections:
@@ -127,7 +125,7 @@ def override(values: Values, overrides: Sequence[str]) -> Values:
             if not isinstance(place, dict):
                 raise ConfigError(f"override {override!r}: {section} is no section")
         place[name] = _parse(value, f"override {override!r}")
-    return _as_chosen(values, merge(values, changes, "overrides"), changes)
+    return merge(values, changes, "overrides")
 
 
 def validate(section: type[SomeSection], values: Values, source: str) -> SomeSection:
@@ -149,27 +147,37 @@ def parse(section: type[SomeSection], content: str | bytes, source: str) -> Some
 
 
 def _one_line(error: ErrorDetails, section: type[Section]) -> str:
-    place = [part for part in error["loc"] if "[" not in str(part)]  # without the kinds of a union
+    place, kind = _place(error["loc"])
     message = error["msg"].removeprefix("Value error, ").replace("Input should", "must")
     *sections, name = place or ["configuration"]
-    key, known = ".".join(map(str, place)), keys(section)
+    key, known = ".".join(place), keys(section)
     if error["type"] == "json_invalid":
         return message
     if error["type"] == "extra_forbidden":
+        if any(f"{other}.".startswith(f"{key}.") for other in known):
+            return f"student.kind = {kind} has no {key}; --help lists the keys of each"
         by_name = [other for other in known if other.rpartition(".")[2] == name]
         nearest = by_name or difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
         return f"unknown key {key}; " + (f"the nearest is {nearest[0]}" if nearest else "--help lists them all")
     if error["type"] == "missing":
         return f"{key} must be given"
     if error["type"] == "enum":
-        field = known[".".join(part for part in place if isinstance(part, str))]
-        *others, last = words(field.annotation)
+        *others, last = words(known[key].annotation)
         last = f"{last}, a function of your own" if last == OWN else last
         message = f"must be one of {', '.join(others)} or {last}"
     elif isinstance(error["input"], dict):  # the values of a section do not go together, or it is none
         key = f"{key} is no section" if error["type"].endswith("_type") else key
         return f"{key}: {message}" if key else message
     return f"{key} = {_short(error['input'])}: {message}"
+
+
+def _place(loc: tuple[int | str, ...]) -> tuple[list[str], str]:
+    """Return the parts of a dotted key that pydantic names, and the kind of student; numbers and types are left out."""
+    parts = [part for part in loc if isinstance(part, str) and "[" not in part]
+    if "student" not in parts[:-1]:
+        return parts, ""
+    kind = parts.pop(parts.index("student") + 1)
+    return parts, kind
 
 
 def _short(value: Any) -> str:

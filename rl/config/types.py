@@ -1,6 +1,6 @@
 """The types of settings and their bounds, and the base of all sections; the settings themselves are in `sections`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pydantic
 from pydantic import AfterValidator, Field
@@ -55,9 +55,6 @@ OptimizerName = Annotated[
     Optimizer | Own, Field(description="optimizer; muon: for the layers' matrices, with adamw for the rest")
 ]
 RuleName = Annotated[str, AfterValidator(_known_rule)]
-RequestField = Literal[
-    "temperature", "seed", "top_p", "top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "response_format"
-]
 ContextName = Annotated[str, AfterValidator(_known_modules)]
 Holes = Annotated[
     tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],

@@ -22,14 +22,14 @@ def questions(config: Config, suite: Benchmark, samples: int) -> list[Question]:
     """Return the questions to a suite's boards, the samples of one board side by side, each with a seed of its own."""
     return [
         Question(name, sample, message, zlib.crc32(f"{config.seed} {name} {sample}".encode()))
-        for name, message in zip(suite.ids, map(writer(config.text), suite.instances), strict=True)
+        for name, message in zip(suite.ids, map(writer(config.student.text), suite.instances), strict=True)
         for sample in range(samples)
     ]
 
 
 def suite_identity(config: Config, sampling: SamplingParams, samples: int) -> dict[str, Any]:
     """Return the settings that affect the answers to a suite, whoever answers."""
-    text = {"max_new_tokens": config.text.max_new_tokens, "thinking": config.text.thinking}
+    text = {"max_new_tokens": config.student.text.max_new_tokens, "thinking": config.student.text.thinking}
     return {"samples": samples, **dataclasses.asdict(sampling), "seed": config.seed, **text}
 
 

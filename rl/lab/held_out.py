@@ -17,7 +17,7 @@ from jaxlake.kinds import Family, Kind
 from jaxlake.levels import pad
 from jaxlake.types import MAX_AGENTS, MAX_SIZE
 from rl import config as config_
-from rl.config import Section
+from rl.config import Section, WriterSection
 from rl.judge.answers import GREEDY
 from rl.judge.asking import ModelAsker, collect
 from rl.judge.record import Answer
@@ -69,8 +69,10 @@ def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop:
 
     All answers are kept in ``evaluations/`` of the run, and none of them is asked for again.
     """
-    text = plan.config.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
-    config, objective = plan.config.model_copy(update={"text": text}), plan.config.lake.objective
+    config, objective, student = plan.config, plan.config.lake.objective, plan.config.student
+    if isinstance(student, WriterSection):
+        text = student.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
+        config = config.model_copy(update={"student": student.model_copy(update={"text": text})})
     suite = held_out(frozenset(kind.board for kind in config.all_kinds), settings.per_slice)
     answerer = load(config, plan.path / "final", suite.instances, lambda line: None)
 

@@ -48,7 +48,7 @@ def plan_runs(comparison: Resolved, out: Path) -> list[RunPlan]:
     All keys come from the seed, so that whatever two engineers ask for alike, they get alike.
     """
     folder, start = out / "start", None
-    if comparison.run.warm_start.steps:
+    if comparison.run.student.warm_start.steps:
         start = RunPlan(folder, comparison.configure_shared(comparison.run.seed), None, stop_after=0)
     plans = [] if start is None else [start]
     for seed in comparison.seeds:

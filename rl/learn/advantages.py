@@ -35,8 +35,6 @@ def advantages(rewards: np.ndarray, groups: np.ndarray, kind: Advantage, epsilon
             scaled = centered / (rewards.std() + epsilon)
         case Advantage.RLOO:  # r - (n mean - r) / (n - 1)
             scaled = centered * size / np.maximum(size - 1, 1)
-        case Advantage.FITTED:
-            raise ValueError("fitted is an advantage of moves, and no comparison of rewards alone")
     return scaled.astype(np.float32)
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxlake.record import Array, Record, record
-from rl.config import GRPOSection, extensions
+from rl.config import LearnSection, LossFields, extensions
 from rl.model.logprobs import Sequences, masked_sum
 
 MAX_LOG_RATIO = 20.0
@@ -87,10 +87,10 @@ def log_ratio(log_probability: Array, other: Array) -> Array:
 
 def find_loss(name: str) -> Loss:
     """Return the loss of that name: `clipped`, or a function ``module:function`` of the user's own."""
-    return extensions.find("grpo.loss", name) if extensions.is_own(name) else clipped
+    return extensions.find("student.learn.loss", name) if extensions.is_own(name) else clipped
 
 
-def token_losses(inputs: LossInputs, settings: GRPOSection) -> tuple[Array, dict[str, Array]]:
+def token_losses(inputs: LossInputs, settings: LossFields) -> tuple[Array, dict[str, Array]]:
     """Return the loss of each token with divergence and entropy bonus, and its metrics; all ``[...]``.
 
     Values where the mask is False may be anything, and what is returned there means nothing.
@@ -115,7 +115,7 @@ def token_losses(inputs: LossInputs, settings: GRPOSection) -> tuple[Array, dict
 
 
 def policy_loss(
-    logprobs: jax.Array, entropy: jax.Array, batch: Batch, settings: GRPOSection
+    logprobs: jax.Array, entropy: jax.Array, batch: Batch, settings: LearnSection
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """Return the loss of a batch's answers, summed and not reduced; everything in float32.
 

@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from jaxlake.record import Array
-from rl.config import ConfigError, GRPOSection, OptimizerFields, extensions
+from rl.config import ConfigError, EngineerExamplesSection, LossFields, OptimizerFields, extensions
 from rl.config.choices import Optimizer, Schedule
 from rl.model import lora, sharding
 
@@ -40,8 +40,9 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
     Args:
       updates: number of updates of the stage, over which the rate runs its course.
     """
+    weight_decay = settings.weight_decay if isinstance(settings, EngineerExamplesSection) else 0.0
     rate, clip = learning_rate(settings, updates), optax.clip_by_global_norm(MAX_NORM)
-    decay = optax.add_decayed_weights(settings.weight_decay, mask=_decays), optax.scale_by_learning_rate(rate)
+    decay = optax.add_decayed_weights(weight_decay, mask=_decays), optax.scale_by_learning_rate(rate)
     if extensions.is_own(settings.optimizer):
         return optax.chain(clip, _own(settings, rate), _add_updates_of(optax.chain(*decay)))
     scaled = optax.scale_by_adam(b2=B2)
@@ -106,7 +107,7 @@ def updates_made(state: optax.OptState) -> int:
 
 def _own(settings: OptimizerFields, rate: optax.Schedule) -> optax.GradientTransformation:
     """Return the user's own optimizer; ConfigError if there is none, or if it is something else."""
-    key = "grpo.optimizer" if isinstance(settings, GRPOSection) else "warm_start.optimizer"
+    key = "student.learn.optimizer" if isinstance(settings, LossFields) else "student.warm_start.optimizer"
     own = extensions.find(key, settings.optimizer)(rate)
     if not isinstance(own, optax.GradientTransformation):
         raise ConfigError(

@@ -71,11 +71,13 @@ def rewards(settings: RewardSection, verdict: Verdict, optima: Array, tokens: Ar
 
 
 def _own(name: str, verdict: Verdict, optima: Array, tokens: Array) -> np.ndarray:
-    worth = np.asarray(extensions.find("reward.kind", name)(verdict, optima, tokens), np.float32)
+    worth = np.asarray(extensions.find("student.reward.kind", name)(verdict, optima, tokens), np.float32)
     infinite = np.count_nonzero(~np.isfinite(worth))
     if worth.shape != (len(tokens),) or infinite:
         found = f"shape {worth.shape}, {infinite} of them not finite"
-        raise RunError(f"reward.kind = {name}: must return {len(tokens)} finite numbers, one an answer, not {found}")
+        raise RunError(
+            f"student.reward.kind = {name}: must return {len(tokens)} finite numbers, one an answer, not {found}"
+        )
     return worth
 
 

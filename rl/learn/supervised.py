@@ -15,7 +15,7 @@ from engineer import examples
 from engineer.engineers.base import generator
 from jaxlake import text
 from jaxlake.types import Instance
-from rl.config import Config, ConfigError, WarmStartSection
+from rl.config import Config, ConfigError, EngineerExamplesSection, WarmStartSection
 from rl.learn.boards import Draw, mixed_boards
 from rl.learn.context import read_context
 from rl.learn.optimizer import learning_rate, make_optimizer, step, updates_made
@@ -64,16 +64,15 @@ def warm_start(policy: Policy, config: Config, state: TrainState, recorder: Reco
       RunError: after `MAX_SKIPPED` updates in a row that are not finite.
       Interrupted: where a signal asks for it, with everything saved.
     """
-    settings, progress = config.warm_start, state.progress
+    settings, progress = config.student.warm_start, state.progress
     optimizer, rate = make_optimizer(settings, settings.steps), learning_rate(settings, settings.steps)
     recorder.display.stage("warm start", settings.steps, done=progress.step)
 
     def draw(step: int) -> tuple[str, Sequences, np.ndarray]:
         rng = generator(make_key(config.seed, Purpose.WARM_START_STEP, step=step))
-        first, every = step < settings.engineer_first, settings.engineer_every
-        if plans is None or first or (every and step % every == 0):
-            return "engineer", engineer_examples(policy.tokenizer, config, rng), np.arange(settings.engineer_batch)
-        return "plan", plans, rng.choice(len(plans.tokens), settings.batch, replace=False)
+        if plans is not None and isinstance(settings, WarmStartSection) and not settings.is_of_engineer(step):
+            return "plan", plans, rng.choice(len(plans.tokens), settings.batch, replace=False)
+        return "engineer", engineer_examples(policy.tokenizer, config, rng), np.arange(settings.engineer_batch)
 
     with ThreadPoolExecutor(1) as beside:  # eight examples take 20 ms, a fifth of their update
         drawn = beside.submit(draw, progress.step)
@@ -101,7 +100,7 @@ def rehearse(
     Raises:
       RunError: see `Recorder.note_update`.
     """
-    progress, rows = state.progress, np.arange(config.warm_start.engineer_batch)
+    progress, rows = state.progress, np.arange(config.student.warm_start.engineer_batch)
     rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step))
     return teach(policy, state, optimizer, engineer_examples(policy.tokenizer, config, rng), rows, note_update)["loss"]
 
@@ -168,37 +167,37 @@ def plan_examples(policy: Policy, config: Config, draw: Draw, exclude: Instance,
     Raises:
       ConfigError: if a prompt is longer than the room for it, or more than one plan in a hundred is.
     """
-    settings, tokenizer, room = config.warm_start, policy.tokenizer, config.text.max_new_tokens
+    settings, tokenizer, room = config.writer.warm_start, policy.tokenizer, config.writer.text.max_new_tokens
     key, kinds = make_key(config.seed, Purpose.WARM_START_SET), settings.kinds or config.lake.kinds
     boards = mixed_boards(draw, kinds, settings.holes, WAIT, key, settings.instances, exclude)
     prompts = policy.prompts(boards.instances)
-    thought = "<think>\n\n</think>\n\n" if config.text.thinking else ""
-    thought = thought.removeprefix(tokenizer.opened(thinking=config.text.thinking))
+    thought = "<think>\n\n</think>\n\n" if config.writer.text.thinking else ""
+    thought = thought.removeprefix(tokenizer.opened(thinking=config.writer.text.thinking))
     answers = [
         tokenizer.completion(thought + text.answer(boards.solutions.plan[i], prompts.instances.max_size))
         for i in range(len(prompts))
     ]
     fits = np.array([len(answer) <= room for answer in answers])
     if fits.mean() < 0.99:
-        raise ConfigError(f"text.max_new_tokens = {room} is too small for {(~fits).sum()} of {len(fits)} plans")
+        raise ConfigError(f"student.text.max_new_tokens = {room} is too small for {(~fits).sum()} of {len(fits)} plans")
     if not fits.all():
         display.say(f"{(~fits).sum()} of {len(fits)} boards are left out: their plans need more than {room} tokens")
-    padded = tokenizer.pad_right([a for a in answers if len(a) <= room], room, "text.max_new_tokens")
-    return join(prompts.take(fits).tokens, config.text.max_prompt_tokens, *padded)
+    padded = tokenizer.pad_right([a for a in answers if len(a) <= room], room, "student.text.max_new_tokens")
+    return join(prompts.take(fits).tokens, config.writer.text.max_prompt_tokens, *padded)
 
 
 def engineer_examples(tokenizer: Tokenizer, config: Config, rng: np.random.Generator) -> Sequences:
     """Draw a batch of evidence, each with the configuration that our rule would answer."""
-    settings = config.warm_start
+    settings = config.student.warm_start
     drawn = example_tokens(tokenizer, config, rng, settings.engineer_batch, settings.contexts)
     return join_examples(tokenizer, settings, drawn)
 
 
-def join_examples(tokenizer: Tokenizer, settings: WarmStartSection, drawn: Sequence[ExampleTokens]) -> Sequences:
+def join_examples(tokenizer: Tokenizer, settings: EngineerExamplesSection, drawn: Sequence[ExampleTokens]) -> Sequences:
     """Return contexts, each with its response, as sequences; ConfigError if one does not fit its room."""
     contexts, responses = [x.context for x in drawn], [x.response for x in drawn]
-    check_fit(contexts, settings.max_context_tokens, "warm_start.max_context_tokens")
-    padded = tokenizer.pad_right(responses, settings.max_answer_tokens, "warm_start.max_answer_tokens")
+    check_fit(contexts, settings.max_context_tokens, "student.warm_start.max_context_tokens")
+    padded = tokenizer.pad_right(responses, settings.max_answer_tokens, "student.warm_start.max_answer_tokens")
     return join(contexts, settings.max_context_tokens, *padded)
 
 
@@ -207,7 +206,7 @@ def example_tokens(
 ) -> list[ExampleTokens]:
     """Draw engineer examples with contexts of these variants."""
     rounds, template = max(config.rounds.count, 2), read_context(config.engineer).template
-    kinds, targets, epochs = config.lake.kinds, config.target_kinds, config.rounds.epochs
+    kinds, targets, epochs = config.lake.kinds, config.target_kinds, config.student.epochs
     drawn = []
     for _ in range(count):
         context, thinking, answer, _ = examples.example(rng, kinds, rounds, epochs, variants, template, targets)

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
 from rl import distributed
-from rl.config import GRPOSection
+from rl.config import LearnSection
 from rl.learn.loss import Batch, policy_loss
 from rl.learn.optimizer import step
 from rl.model import lora, sharding
@@ -56,7 +56,7 @@ def update(
     state: optax.OptState,
     batch: Batch,
     mesh: Mesh,
-    settings: GRPOSection,
+    settings: LearnSection,
     check: Callable[[], None],
 ) -> tuple[nnx.State, optax.OptState, dict[str, float]]:
     """Take one step of the optimizer on the loss of all processes' rows, a mean over their answer tokens.
@@ -115,7 +115,7 @@ def answer_logprobs_of(
     parameters: nnx.State,
     sequences: Sequences,
     mesh: Mesh,
-    settings: GRPOSection,
+    settings: LearnSection,
     check: Callable[[], None],
 ) -> np.ndarray:
     """Compute log-probabilities of answers by the trainer's forward pass, each in the shape that it has in `update`.
@@ -211,7 +211,7 @@ def accumulate(
     total: Total,
     batch: Batch,
     *,
-    settings: GRPOSection,
+    settings: LearnSection,
     mesh: Mesh,
 ) -> tuple[Total, dict[str, jax.Array]]:
     """Add a micro-batch's unreduced loss and gradient to the total, which is donated; also return what describes it."""
@@ -268,7 +268,7 @@ def zeros_like(trained: nnx.State, *, mesh: Mesh) -> Total:
 def lower_gradient(
     graph: nnx.GraphDef[Decoder],
     parameters: nnx.State,
-    settings: GRPOSection,
+    settings: LearnSection,
     prompt_tokens: int,
     answer_tokens: int,
     mesh: Mesh,

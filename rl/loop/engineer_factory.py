@@ -30,7 +30,7 @@ from jaxlake.arguments import seed_key
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import distributed
-from rl.config import Config, EngineerSection, MeshSection, ModelSection, RunError, TextSection, extensions
+from rl.config import Config, EngineerSection, MeshSection, ModelSection, PlayerSection, RunError, extensions
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, LanguageKind
 from rl.learn.context import read_context
 from rl.model.policy import SHIPPED_MODEL, Policy
@@ -55,7 +55,7 @@ def check(config: Config) -> None:
     if settings.kind == LanguageKind.API:
         import rl.judge.server  # noqa: F401 - needs a package that not everyone has
     if settings.kind in MODELS:
-        load_model(settings.model, config.mesh, config.text.early_stop)
+        load_model(settings.model, config.mesh)
 
 
 def make_engineer(student: Student, recorder: Recorder) -> Engineer:
@@ -76,12 +76,12 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
     if extensions.is_own(settings.kind):
         return RuleEngineer(settings.kind, _own_rule(settings.kind, config.lake.kinds))
     generate, fits = _generation(student, recorder)
-    rounds = config.rounds
+    rounds, epochs = config.rounds.count, config.student.epochs
     return LanguageEngineer(
         name=settings.kind,
         generate=_recorded(recorder, generate),
         context=read_context(settings),
-        training=lambda number: Training(number, rounds.count, rounds.epochs, student.training_summary),
+        training=lambda number: Training(number, rounds, epochs, student.training_summary),
         attempts=ATTEMPTS,
         masked=settings.kind != LanguageKind.API,
         shuffled=settings.kind in SHUFFLED,
@@ -126,7 +126,7 @@ def _generation(student: Student, recorder: Recorder) -> tuple[Generate, Callabl
         return _server_generation(settings, config.lake.kinds, recorder), lambda message: True
     tokenizer: Tokenizer
     if settings.kind in MODELS:
-        policy, parameters = load_model(settings.model, config.mesh, config.text.early_stop)
+        policy, parameters = load_model(settings.model, config.mesh)
         generate = policy.grammar_sampler(settings).generation(lambda: parameters, recorder.with_stop_check())
         tokenizer = policy.tokenizer
     else:
@@ -136,18 +136,17 @@ def _generation(student: Student, recorder: Recorder) -> tuple[Generate, Callabl
 
 
 @functools.lru_cache(4)
-def load_model(folder: str | None, mesh: MeshSection, early_stop: str | None) -> tuple[Policy, nnx.State]:
+def load_model(folder: str | None, mesh: MeshSection) -> tuple[Policy, nnx.State]:
     """Load the language model that is only an engineer; once for all runs of a process.
 
     Args:
       folder: checkpoint as in `engineer.model`; None for the shipped one.
-      early_stop: words before the end of a thought at its cap, as `text.early_stop`.
 
     Raises:
       ConfigError: if `engineer.model` holds none, or does not fit the devices.
     """
     model = ModelSection(path=folder or str(SHIPPED_MODEL), shape=None)
-    return Policy.create(Config(model=model, mesh=mesh, text=TextSection(early_stop=early_stop)), seed_key(0))
+    return Policy.create(PlayerSection(model=model), mesh, seed_key(0))
 
 
 def _server_generation(settings: EngineerSection, kinds: tuple[Kind, ...], recorder: Recorder) -> Generate:

@@ -45,7 +45,8 @@ def execute(
         display.say(f"{directory.path}: the warm start is done; the same command without --until continues")
         return
     with stop.interrupt_immediately():
-        config = pin(config, directory.checkpoints.source())
+        pinned = pin(config.student, directory.checkpoints.source())
+        config = config.model_copy(update={"student": pinned})
         student = students.create(config)
         display.say(student.description)
         recorder = Recorder(directory, display, stop, student)
@@ -58,7 +59,7 @@ def execute(
     with recorder:
         if progress.stage == "warm_start":
             # No validation of an untaught policy: each answer continues to its last token, 25 s of the tiny run.
-            if progress.step == 0 and not config.warm_start.steps:
+            if progress.step == 0 and not config.student.warm_start.steps:
                 validate(student, recorder, "before", occasion=0)
             if isinstance(student, WritingStudent):
                 student.warm_start(recorder)

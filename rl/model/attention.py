@@ -61,7 +61,7 @@ def choose_kernel(kind: AttentionKind, device: jax.Device, dtype: jnp.dtype, hea
     """
     own = {"tpu": AttentionKind.SPLASH, "gpu": AttentionKind.CUDNN}.get(device.platform)
     if kind not in (AttentionKind.AUTO, AttentionKind.XLA, own):
-        raise ConfigError(f"model.attention = {kind}: the device must not be a {device.platform}")
+        raise ConfigError(f"student.model.attention = {kind}: the device must not be a {device.platform}")
     if kind is not AttentionKind.AUTO:
         return kind
     fits = dtype in (jnp.bfloat16, jnp.float16) and head_dim <= 128 and head_dim % 8 == 0

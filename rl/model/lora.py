@@ -149,7 +149,7 @@ def refuse_other_source(where: Path, there: Mapping[str, str], here: Mapping[str
             of = f", revision {there['revision']}" if "revision" in there else ""
             raise ConfigError(
                 f"{where}: its {name} is not the one here ({there.get(name, 'unknown')[:12]} and {now[:12]}); "
-                f"model.path must be the model that it was trained from{of}"
+                f"student.model.path must be the model that it was trained from{of}"
             )
 
 

@@ -5,6 +5,7 @@ import functools
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,18 @@ from jaxlake import text
 from jaxlake.record import Array
 from jaxlake.types import MAX_STEPS, Instance, Plan
 from rl import distributed
-from rl.config import Config, ConfigError, EngineerSection, ModelSection, RunError, TextSection, extensions
+from rl.config import (
+    ConfigError,
+    EngineerSection,
+    MeshSection,
+    ModelSection,
+    PlayerSection,
+    RunError,
+    Section,
+    TextSection,
+    WriterSection,
+    extensions,
+)
 from rl.model import lora, presets, weights
 from rl.model.decoder import Decoder, DecoderConfig, abstract, create
 from rl.model.sampler import Rollout, Sampler, ThinkingBudget
@@ -24,6 +36,8 @@ from rl.model.sampler.grammar import GrammarSampler
 from rl.model.sampler.thinking import closing
 from rl.model.sharding import fingerprint, for_rollout, make_mesh
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer, check_fit
+
+StudentT = TypeVar("StudentT", bound=Section)
 
 SHIPPED_MODEL = Path(__file__).parents[1] / "tiny_engineer"
 """Folder of a small language model that reads evidence, which `configs/tiny-engineer.yaml` says how to make."""
@@ -52,6 +66,7 @@ class Policy:
     Attributes:
       text: the words for boards, and the room for prompts and answers.
       rows: answers in the sampler at once, on all devices together.
+      early_stop: words that the sampler adds where it ends a thought at its cap.
       base_model: path or name of the checkpoint with the first parameters; None if they were drawn.
     """
 
@@ -61,61 +76,71 @@ class Policy:
     mesh: Mesh
     text: TextSection
     rows: int
+    early_stop: str | None = None
     base_model: str | None = None
 
     @classmethod
-    def create(cls, config: Config, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
+    def create(
+        cls, student: WriterSection | PlayerSection, mesh_settings: MeshSection, seed_key: jax.Array
+    ) -> tuple["Policy", nnx.State]:
         """Return the policy and its first parameters: those in `checkpoint`, or random ones drawn by `seed_key`.
 
         Raises:
           ConfigError: if the checkpoint cannot be read, is not of `model.shape`, is not the same on all processes, or
             cannot think as `text.thinking` asks, or the mesh or `model.attention` does not fit the devices.
         """
-        mesh = make_mesh(config.mesh.fsdp, config.mesh.tp)
-        folder = checkpoint(config.model)
-        shape = shape_of(config.model, folder)
+        mesh = make_mesh(mesh_settings.fsdp, mesh_settings.tp)
+        settings, words = student.model, student.text
+        folder = checkpoint(settings)
+        shape = shape_of(settings, folder)
         tokenizer = Tokenizer(folder or TINY_TOKENIZER)
         if len(tokenizer) > shape.vocab_size:
-            named = f"model.shape = {config.model.shape}" if folder is None else f"model.path = {folder}"
+            named = f"shape = {settings.shape}" if folder is None else f"path = {folder}"
             raise ConfigError(
-                f"{named}: its embedding has vocab_size = {shape.vocab_size} rows, which must be at least "
-                f"{len(tokenizer)}, the largest id of its tokenizer + 1"
+                f"student.model.{named}: its embedding has vocab_size = {shape.vocab_size} rows, which must be "
+                f"at least {len(tokenizer)}, the largest id of its tokenizer + 1"
             )
-        if config.text.thinking and tokenizer.end_think_id is None:
+        if words.thinking and tokenizer.end_think_id is None:
             raise ConfigError(
-                f"text.thinking = true: must be false, as the tokenizer in {tokenizer.folder} has no token </think>"
+                "student.text.thinking = true: must be false, as the tokenizer in "
+                f"{tokenizer.folder} has no token </think>"
             )
         if folder is None:
             graph, parameters = create(shape, seed_key, mesh)
         else:
             graph, parameters = weights.load(folder, shape, mesh, seed_key)
-        base = config.model.path or (None if folder is None else str(folder))
-        policy = cls(graph, shape, tokenizer, mesh, config.text, config.sampler.rows, base)
+        base = settings.path or (None if folder is None else str(folder))
+        policy = cls(graph, shape, tokenizer, mesh, words, student.sampler.rows, settings.early_stop, base)
         if not distributed.is_same(json.dumps(policy.identity | policy.revision)):
-            raise ConfigError(f"model.path = {config.model.path}: must be the same model on all processes of this job")
+            raise ConfigError(
+                f"student.model.path = {settings.path}: must be the same model on all processes of this job"
+            )
         return policy, parameters
 
     @classmethod
-    def load(cls, config: Config, folder: Path | str, seed_key: jax.Array) -> tuple["Policy", nnx.State]:
-        """Load the policy from a folder that `save` wrote, or from any checkpoint's where `config` has no adapters.
+    def load(
+        cls, student: WriterSection | PlayerSection, mesh: MeshSection, folder: Path | str, seed_key: jax.Array
+    ) -> tuple["Policy", nnx.State]:
+        """Load the policy from a folder that `save` wrote, or from any checkpoint's where the student has no adapters.
 
-        With adapters it is what was trained, the base of `config` and they beside it, and not their rounded merge. Of a
+        With adapters it is what was trained, the base of `model` and they beside it, and not their rounded merge. Of a
         hub's model it is the revision that they were trained from.
 
         Args:
-          config: the configuration of the run that `folder` is from; its model is loaded from there.
+          student: the student's settings in the run that `folder` is from; its model is loaded from there.
+          mesh: the layout of devices.
           folder: a checkpoint, or an id of the Hugging Face hub.
           seed_key: the key by which the run drew its first parameters.
 
         Raises:
-          ConfigError: see `create`; or if the adapters cannot be read, or are not those of `config` and its base.
+          ConfigError: see `create`; or if the adapters cannot be read, or are not those of `model` and its base.
         """
-        if config.model.lora.rank:
+        if student.model.lora.rank:
             adapters = Path(folder) / "adapters"
-            policy, parameters = cls.create(pin(config, lora.read_source(adapters)), seed_key)
+            policy, parameters = cls.create(pin(student, lora.read_source(adapters)), mesh, seed_key)
             return policy, lora.load(adapters, parameters, policy.source(parameters))
-        model = config.model.model_copy(update={"path": str(folder), "shape": None})
-        return cls.create(config.model_copy(update={"model": model}), seed_key)
+        model = student.model.model_copy(update={"path": str(folder), "shape": None})
+        return cls.create(student.model_copy(update={"model": model}), mesh, seed_key)
 
     def prompts(self, instances: Instance) -> Prompts:
         """Write and tokenize the user message of each instance ``[n]``.
@@ -125,13 +150,13 @@ class Policy:
             thinks and `text.thinking` says that it does not.
         """
         prompts = self.unbounded_prompts(instances)
-        check_fit(prompts.tokens, self.text.max_prompt_tokens, "text.max_prompt_tokens")
+        check_fit(prompts.tokens, self.text.max_prompt_tokens, "student.text.max_prompt_tokens")
         return prompts
 
     def unbounded_prompts(self, instances: Instance) -> Prompts:
         """Write and tokenize the user message of each instance ``[n]``, however long it is; see `prompts`."""
         if not self.text.thinking:
-            self.tokenizer.check_answers_at_once("text.thinking")
+            self.tokenizer.check_answers_at_once("student.text.thinking")
         instances, write = jax.tree.map(np.asarray, instances), writer(self.text)
         messages = [write(instances[i]) for i in range(len(instances.size))]
         return Prompts(instances, [self.tokenizer.chat(message, thinking=self.text.thinking) for message in messages])
@@ -157,12 +182,12 @@ class Policy:
         """
         settings, thinking = self.text, None
         if (cap := settings.thinking_cap) is not None:
-            end = tuple(closing(self.tokenizer, settings.early_stop))
+            end = tuple(closing(self.tokenizer, self.early_stop))
             if cap + len(end) >= settings.max_new_tokens:
                 raise ConfigError(
-                    f"text.max_thinking_tokens = {cap} must be below {settings.max_new_tokens - len(end)}, as "
-                    f"text.max_new_tokens = {settings.max_new_tokens} holds the {len(end)} tokens that close a thought "
-                    "and a plan besides"
+                    f"student.text.max_thinking_tokens = {cap} must be below {settings.max_new_tokens - len(end)}, as "
+                    f"max_new_tokens = {settings.max_new_tokens} holds the {len(end)} tokens that close a thought and "
+                    "a plan besides"
                 )
             (open_id,) = [None] if self.tokenizer.opened(thinking=True) else self.tokenizer.encode("<think>")
             assert self.tokenizer.end_think_id is not None  # as `create` makes sure
@@ -197,7 +222,7 @@ class Policy:
 
     def grammar_sampler(self, settings: EngineerSection) -> GrammarSampler:
         """Return the sampler that writes the next configuration: it thinks first, then a grammar holds it."""
-        return GrammarSampler(self.sampler, self.tokenizer, settings, self.text.early_stop)
+        return GrammarSampler(self.sampler, self.tokenizer, settings, self.early_stop)
 
     @property
     def identity(self) -> dict[str, str]:
@@ -242,17 +267,19 @@ class Policy:
         weights.save(folder, shape, parameters, self.tokenizer, dtype=shape.dtype)
 
 
-def pin(config: Config, source: Mapping[str, str]) -> Config:
-    """Return a configuration whose hub model has the revision in a `Policy.source`, which a branch names no longer."""
-    if config.model.path is None or "revision" not in source:
-        return config
-    path = f"{config.model.path.partition('@')[0]}@{source['revision']}"
-    return config.model_copy(update={"model": config.model.model_copy(update={"path": path})})
+def pin(student: StudentT, source: Mapping[str, str]) -> StudentT:
+    """Return a student's settings with the revision of the hub's model that a source names, see `Policy.source`."""
+    model = getattr(student, "model", None)  # a network has none
+    if model is None or model.path is None or "revision" not in source:
+        return student
+    path = f"{model.path.partition('@')[0]}@{source['revision']}"
+    return student.model_copy(update={"model": model.model_copy(update={"path": path})})
 
 
 def checkpoint(settings: ModelSection) -> Path | None:
-    """Return the folder of the first parameters: `model.path`'s, or without one the shipped model's where `model.shape`
-    is its name. None: they are random.
+    """Return the folder of the first parameters; None: they are random.
+
+    That is `model.path`'s, or without one the shipped model's where `model.shape` is its name.
 
     Raises:
       ConfigError: if there is no such folder.
@@ -286,7 +313,7 @@ def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:
     assert shape is not None  # the settings' own check: one of shape and path is given
     if named not in (None, shape):
         raise ConfigError(
-            f"model.shape = {settings.shape}: must be that of model.path = {settings.path}; null takes the checkpoint's"
+            f"student.model.shape = {settings.shape}: must be that of path = {settings.path}; null takes its own"
         )
     adapters = settings.lora if settings.lora.rank else None
     return dataclasses.replace(shape, remat=settings.remat, attention=settings.attention, lora=adapters)
@@ -301,12 +328,12 @@ def writer(settings: TextSection) -> Callable[[Instance], str]:
     """
     if isinstance(settings.style, text.PromptStyle):
         return functools.partial(text.prompt, style=settings.style)
-    own = extensions.find("text.style", settings.style)
+    own = extensions.find("student.text.style", settings.style)
 
     def write(instance: Instance) -> str:
         message = own(instance)
         if not isinstance(message, str):
-            raise RunError(f"text.style = {settings.style}: must return a str, not {type(message).__name__}")
+            raise RunError(f"student.text.style = {settings.style}: must return a str, not {type(message).__name__}")
         return message
 
     return write

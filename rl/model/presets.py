@@ -131,7 +131,9 @@ def shape_of(name: str | Path, dtype: Any = jnp.float32) -> DecoderConfig:
         return dataclasses.replace(PRESETS[str(name)], dtype=dtype)
     path = Path(os.path.expanduser(name))
     if not path.exists():
-        raise ConfigError(f"model.shape = {name}: must be a config.json, its folder, or one of {', '.join(PRESETS)}")
+        raise ConfigError(
+            f"student.model.shape = {name}: must be a config.json, its folder, or one of {', '.join(PRESETS)}"
+        )
     return read_config(path, dtype)
 
 

@@ -87,7 +87,7 @@ def resolve(path: str | Path) -> Path:
         return folder
     if (hub := HUB_ID.fullmatch(str(path))) is None:
         raise ConfigError(
-            f"model.path = {path}: must be a folder that exists, or an id of the Hugging Face hub such as "
+            f"student.model.path = {path}: must be a folder that exists, or an id of the Hugging Face hub such as "
             "Qwen/Qwen3-4B or Qwen/Qwen3-4B@REVISION"
         )
     from huggingface_hub import constants, snapshot_download
@@ -105,7 +105,7 @@ def resolve(path: str | Path) -> Path:
         )
     except (OSError, ValueError, HfHubHTTPError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"model.path = {path}: no such folder, and not had from the hub ({reason})") from None
+        raise ConfigError(f"student.model.path = {path}: no such folder, and not had from the hub ({reason})") from None
 
 
 def _tensors(base: nnx.State) -> dict[str, Tensor]:
@@ -184,11 +184,11 @@ def weight_files(folder: Path, tensors: dict[str, Tensor], tied: bool) -> dict[P
                 files[file] = [name for name in kept if not (tied and name == "lm_head.weight")]
                 shapes |= {name: tuple(handle.get_slice(name).get_shape()) for name in files[file]}
     except (OSError, SafetensorError) as error:
-        raise ConfigError(f"model.path = {folder}: cannot read its safetensors ({error})") from None
+        raise ConfigError(f"student.model.path = {folder}: cannot read its safetensors ({error})") from None
     for name in sorted(tensors.keys() | shapes.keys()):
         expected, shape = tensors[name].shape if name in tensors else None, shapes.get(name)
         if shape != expected:
-            raise ConfigError(f"model.path = {folder}: {name} has shape {shape}, which must be {expected}")
+            raise ConfigError(f"student.model.path = {folder}: {name} has shape {shape}, which must be {expected}")
     return files
 
 

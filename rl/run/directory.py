@@ -18,7 +18,7 @@ from jaxlake import __version__, rules
 from jaxlake.files import write_whole
 from jaxlake.generate import VERSION as GENERATOR
 from rl import distributed
-from rl.config import ROUNDING, Config, ConfigError, decisive, flat, provenance, read, refuse_difference
+from rl.config import ROUNDING, Config, ConfigError, decisive, flat, read, refuse_difference
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.progress import LOGS, Progress
 
@@ -95,7 +95,6 @@ class RunDirectory:
             self._is_run = True
         self.write("version.json", {"jaxlake": __version__, "format": FORMAT, **BEHAVIOUR})
         self.write("config.yaml", self.config.to_yaml())
-        self.write("provenance.json", provenance(self.config))
 
     def claim(self) -> None:
         """Keep other jobs away, also where there is no run yet: a mistake may still be found. InUse if one is here."""

@@ -68,7 +68,7 @@ class TrainState:
 
 def needs_reference(config: Config) -> bool:
     """Whether a run keeps the policy of the start of its rounds: for GRPO's divergence, or as the engineer `base`."""
-    return config.grpo.kl_coefficient > 0 or config.engineer.kind == LanguageKind.BASE
+    return config.student.learn.kl_coefficient > 0 or config.engineer.kind == LanguageKind.BASE
 
 
 def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:

@@ -6,7 +6,7 @@ from pathlib import Path
 from jax.sharding import Mesh
 
 from jaxlake.types import Instance
-from rl.config import Config
+from rl.config import Config, NetworkSection, PlayerSection, WriterSection
 from rl.judge.answers import Answerer
 from rl.students.base import BranchingStudent, Program, Student, WritingStudent
 from rl.students.player import LanguagePlayer, NetworkPlayer, PlayerStudent, load_player
@@ -29,14 +29,14 @@ __all__ = [
 
 def create(config: Config) -> Student:
     """Make the student that the configuration names."""
-    if not config.plays:
-        return WriterStudent(config)
-    return NetworkPlayer(config) if config.is_network else LanguagePlayer(config)
+    if isinstance(config.student, NetworkSection):
+        return NetworkPlayer(config)
+    return LanguagePlayer(config) if isinstance(config.student, PlayerSection) else WriterStudent(config)
 
 
 def programs(config: Config, mesh: Mesh) -> list[Program]:
     """List the programs that take the most memory of a run of a language model; nothing is traced yet."""
-    return (LanguagePlayer if config.plays else WriterStudent).programs(config, mesh)
+    return (LanguagePlayer if isinstance(config.student, PlayerSection) else WriterStudent).programs(config, mesh)
 
 
 def load(config: Config, folder: Path | str, boards: Instance, say: Callable[[str], None]) -> Answerer:
@@ -47,4 +47,6 @@ def load(config: Config, folder: Path | str, boards: Instance, say: Callable[[st
       boards: all that it will be asked about: prompts get the room that the longest one needs.
       say: tells the user what was read.
     """
-    return load_player(config, Path(folder)) if config.plays else load_writer(config, folder, boards, say)
+    if isinstance(config.student, WriterSection):
+        return load_writer(config, folder, boards, say)
+    return load_player(config, Path(folder))

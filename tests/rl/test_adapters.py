@@ -22,18 +22,20 @@ from rl.run.keys import Purpose, make_key
 from rl.students import WriterStudent
 
 SETTINGS = """
-model: {{shape: {folder}/shape.json, dtype: bfloat16, lora: {{rank: 2, alpha: 4.0}}}}
 mesh: {{fsdp: 1}}
 lake: {{kinds: [3]}}
-text: {{max_prompt_tokens: 32, max_new_tokens: 40}}
-sampler: {{rows: 8}}
 validation: {{instances: 8, samples: 2, temperature: 0.9}}
-warm_start: {{steps: 2, instances: 40, batch: 8, engineer_first: 0, optimizer: adamw, learning_rate: 0.05,
-  warmup_steps: 0}}
-rounds: {{count: 1, instances: 8, epochs: 1}}
-grpo: {{prompts: 4, samples: 2, micro_batch: 4, engineer_every: 0, credit: outcome, learning_rate: 1.0e-2}}
-reward: {{kind: paper, free_tokens: 20, limit_tokens: 40}}
+rounds: {{count: 1, instances: 8}}
 engineer: {{kind: uniform}}
+student:
+  model: {{shape: {folder}/shape.json, dtype: bfloat16, lora: {{rank: 2, alpha: 4.0}}}}
+  text: {{max_prompt_tokens: 32, max_new_tokens: 40}}
+  sampler: {{rows: 8}}
+  warm_start: {{steps: 2, instances: 40, batch: 8, engineer_first: 0, optimizer: adamw, learning_rate: 0.05,
+    warmup_steps: 0}}
+  epochs: 1
+  learn: {{prompts: 4, samples: 2, micro_batch: 4, engineer_every: 0, credit: outcome, learning_rate: 1.0e-2}}
+  reward: {{kind: paper, free_tokens: 20, limit_tokens: 40}}
 """
 
 
@@ -44,7 +46,7 @@ def trained(tmp_path, quick_compilation):
     (tmp_path / "config.yaml").write_text(SETTINGS.format(folder=tmp_path))
     (tmp_path / "version.json").write_text('{"jaxlake": "0.1.0", "format": 2}')
     config = config_.load(tmp_path / "config.yaml")
-    policy, parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
+    policy, parameters = Policy.create(config.student, config.mesh, make_key(config.seed, Purpose.PARAMETERS))
     adapters, base = lora.split(parameters)
     rng = np.random.default_rng(0)
     adapters = jax.tree.map(lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape), x.dtype), adapters)
@@ -56,7 +58,9 @@ def trained(tmp_path, quick_compilation):
 def test_a_run_is_loaded_as_it_was_trained_and_not_as_its_rounded_merge(trained):
     folder, policy, parameters = trained
     config = config_.load(folder / "config.yaml")
-    again, loaded = Policy.load(config, folder / "final", make_key(config.seed, Purpose.PARAMETERS))
+    again, loaded = Policy.load(
+        config.student, config.mesh, folder / "final", make_key(config.seed, Purpose.PARAMETERS)
+    )
     assert again.graph == policy.graph
     jax.tree.map(np.testing.assert_array_equal, loaded, parameters)
 
@@ -66,7 +70,7 @@ def test_adapters_are_not_put_on_another_base_or_tokenizer(trained):
     config, key = config_.load(folder / "config.yaml"), make_key(1, Purpose.PARAMETERS)
     assert policy.source(parameters).keys() >= {"tokenizer", "rope_theta", "base"}
     with pytest.raises(ConfigError, match=r"final/adapters: its base is not the one here .\w{12} and \w{12}."):
-        Policy.load(config, folder / "final", key)  # a base of another seed
+        Policy.load(config.student, config.mesh, folder / "final", key)  # a base of another seed
     grown = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(["a phrase"]))
     with pytest.raises(ConfigError, match="its tokenizer is not the one here"):
         lora.load(folder / "final/adapters", parameters, grown.source(parameters))

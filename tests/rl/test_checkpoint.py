@@ -132,7 +132,10 @@ def test_another_model_is_refused(run):
     ("change", "told"),
     [
         ("engineer.api.max_tokens=20000", []),
-        ("grpo.micro_batch=4", ["grpo.micro_batch = 4, was 16: from here on numbers may differ in their last bits"]),
+        (
+            "student.learn.micro_batch=4",
+            ["student.learn.micro_batch = 4, was 16: from here on numbers may differ in their last bits"],
+        ),
     ],
 )
 def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_run_stands(tmp_path, change, told):

@@ -30,16 +30,17 @@ from rl.students.writer import step as grpo_step
 BASE = """
 mesh: {fsdp: 1}
 lake: {kinds: [3, 4]}
-text: {max_prompt_tokens: 56, max_new_tokens: 32}
-sampler: {rows: 16}
-warm_start: {steps: 3, instances: 32, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 2,
-             warmup_steps: 1,
-             max_answer_tokens: 128, holes: [0.2]}
 rounds: {count: 2, instances: 16}
-grpo: {prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}
-reward: {free_tokens: 12, limit_tokens: 32}
 validation: {instances: 16, samples: 2, holes: [0.2]}
 engineer: {max_thinking_tokens: 4, max_answer_tokens: 128}
+student:
+  text: {max_prompt_tokens: 56, max_new_tokens: 32}
+  sampler: {rows: 16}
+  warm_start: {steps: 3, instances: 32, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 2,
+               warmup_steps: 1,
+               max_answer_tokens: 128, holes: [0.2]}
+  learn: {prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}
+  reward: {free_tokens: 12, limit_tokens: 32}
 """
 COMPARISON = """
 base: base.yaml
@@ -79,7 +80,7 @@ def kill() -> None:
 
 def write(folder: Path, text: str = COMPARISON) -> Path:
     (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
-    (folder / "base.yaml").write_text(f"model: {{shape: {folder}/shape.json}}\n{BASE}")
+    (folder / "base.yaml").write_text(f"{BASE}  model: {{shape: {folder}/shape.json}}\n")
     (folder / "study.yaml").write_text(text)
     return folder / "study.yaml"
 
@@ -221,10 +222,12 @@ def test_a_mistake_in_the_file_costs_one_line_and_writes_nothing(tmp_path, capsy
 
 @pytest.mark.heavy
 def test_a_folder_that_holds_another_comparison_is_refused(out, capsys):
-    command = ["--config", str(out.parent / "study.yaml"), "--out", str(out), "overrides.grpo.clip_low=0.1"]
+    command = ["--config", str(out.parent / "study.yaml"), "--out", str(out), "overrides.student.learn.clip_low=0.1"]
     assert main(command) == 2
     error = capsys.readouterr().err
-    assert "holds another comparison (run.grpo.clip_low was 0.2, is now 0.1)" in error and error.count("\n") == 1
+    assert (
+        "holds another comparison (run.student.learn.clip_low was 0.2, is now 0.1)" in error and error.count("\n") == 1
+    )
     assert main([*command[:3], str(out.parent)]) == 2
     assert "not empty and no comparison" in capsys.readouterr().err
     with pytest.raises(ConfigError, match=r"no comparison \(it has no compare.yaml\); python -m rl.compare begins"):
@@ -235,8 +238,8 @@ def test_a_folder_that_holds_another_comparison_is_refused(out, capsys):
 def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path, capsys):
     path = write(tmp_path)
     command = ["--config", str(path), "--out", str(tmp_path / "out")]
-    assert main([*command, "overrides.text.max_prompt_tokens=12"]) == 2
-    assert "text.max_prompt_tokens = 12 must be at least" in capsys.readouterr().err
+    assert main([*command, "overrides.student.text.max_prompt_tokens=12"]) == 2
+    assert "student.text.max_prompt_tokens = 12 must be at least" in capsys.readouterr().err
     comparison.open_folder(tmp_path / "out", comparison.load(path))
     assert comparison.reopen(tmp_path / "out").run.text.max_prompt_tokens == 56
 
@@ -305,7 +308,7 @@ SERVED = COMPARISON.replace("evaluation:", f"  served: {API}\nevaluation:")
     [
         (("evaluation:", "  plain: {}\nevaluation:"), [], ""),
         (("  by_itself: {kind: base, temperature: 1.0}\n", ""), [], ""),  # it stays: its runs may be there
-        (("PORT", "8001"), ["overrides.sampler.rows=48"], ""),
+        (("PORT", "8001"), ["overrides.student.sampler.rows=48"], ""),
         (("{kind: fixed_random}", "{kind: uniform}"), [], "fixed_random.kind was fixed_random, is now uniform"),
     ],
 )
@@ -325,7 +328,7 @@ def test_in_the_midst_of_a_comparison_engineers_are_added_and_none_is_changed(tm
 
 
 def test_overrides_reach_the_run_and_the_comparison(tmp_path):
-    found = comparison.load(write(tmp_path), ["seeds=[7]", "overrides.grpo.learning_rate=1e-3"])
+    found = comparison.load(write(tmp_path), ["seeds=[7]", "overrides.student.learn.learning_rate=1e-3"])
     assert found.configure("by_itself", 7).grpo.learning_rate == 1e-3
     assert found.configure("by_itself", 7).engineer.kind == "base"
     # What all share keeps the first policy if any engineer asks for it.

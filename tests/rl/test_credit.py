@@ -155,11 +155,11 @@ def test_on_boards_of_several_sizes_and_numbers_of_agents_a_jump_is_blamed_and_n
 
 def test_a_tokenizer_that_splits_cells_is_refused_before_the_run(monkeypatch):
     config = Config()
-    policy = Policy(None, None, Tokenizer(), make_mesh(1, 1), config.text, config.sampler.rows)
+    policy = Policy(None, None, Tokenizer(), make_mesh(1, 1), config.student.text, config.student.sampler.rows)
     check_room(policy, config, examples=1)
     monkeypatch.setattr(Tokenizer, "pieces", lambda self, ids: [*self.decode(ids)])
     with pytest.raises(
-        ConfigError, match=r"grpo.credit = exact: needs a tokenizer with one token a cell, and this one's"
+        ConfigError, match=r"student.learn.credit = exact: needs a tokenizer with one token a cell, and this one's"
     ):
         check_room(policy, config, examples=1)
 

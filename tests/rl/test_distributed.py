@@ -26,9 +26,9 @@ me = jax.process_index()
 assert jax.device_count() == 8 and distributed.is_main() == (me == 0)
 assert distributed.share(10, "things") == slice(5 * me, 5 * me + 5)
 try:
-    distributed.share(7, "grpo.prompts")
+    distributed.share(7, "student.learn.prompts")
 except ConfigError as error:
-    assert str(error) == "grpo.prompts = 7: must be a multiple of the 2 processes of this job"
+    assert str(error) == "student.learn.prompts = 7: must be a multiple of the 2 processes of this job"
 else:
     raise AssertionError
 got = distributed.all_gather({"x": np.full((2, 3), me + .5, np.float32), "n": np.array([me]), "b": np.array([me == 1])})

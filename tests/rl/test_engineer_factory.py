@@ -60,15 +60,6 @@ def test_without_an_answer_the_previous_configuration_stays_and_the_run_goes_on(
     assert reason in line and "\n" not in line
 
 
-def test_a_model_that_is_only_an_engineer_ends_a_cut_thought_as_the_run_says(stage, monkeypatch):
-    run, writer = stage.after_round_0(kind="model"), Scripted(monkeypatch, LEGAL)
-    text = run.student.config.text.model_copy(update={"early_stop": "Time is up."})
-    run.student.config = run.student.config.model_copy(update={"text": text})
-    run.design()
-    (policy,), (settings,) = writer.policies, writer.settings
-    assert (settings.kind, policy.text.early_stop) == ("model", "Time is up.")
-
-
 def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server):
     says = ["More of size 4, I think.", f"<think>\nholes\n</think>\nHere it is:\n```json\n{LEGAL}\n```"]
     run = after_a_first_question(stage, server, lambda handler, body, number: handler.say(says[number]))
@@ -135,7 +126,8 @@ def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage):
 def test_what_the_engineer_reads_in_the_last_round_must_have_room(stage):
     def checked(template: str | None, room: int) -> None:
         config = stage.config({"template": template, "max_prompt_tokens": room, "max_answer_tokens": 200})
-        config = config.model_copy(update={"warm_start": WarmStartSection(max_context_tokens=room)})
+        student = config.student.model_copy(update={"warm_start": WarmStartSection(max_context_tokens=room)})
+        config = config.model_copy(update={"student": student})
         check_room(stage.run().policy, config)
 
     checked("terse", 100)

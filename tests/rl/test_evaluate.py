@@ -23,9 +23,10 @@ from rl.model.policy import Policy
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 SETTINGS = """
-text: {max_prompt_tokens: 16, max_new_tokens: 12}
-sampler: {rows: 16}
 validation: {temperature: 0.9}
+student:
+  text: {max_prompt_tokens: 16, max_new_tokens: 12}
+  sampler: {rows: 16}
 """
 
 
@@ -46,7 +47,7 @@ def trained(tmp_path_factory) -> Path:
     run.mkdir()
     (run / "shape.json").write_text(json.dumps(SMALL_JSON))
     (run / "version.json").write_text('{"jaxlake": "0.1.0", "format": 2}')
-    (run / "config.yaml").write_text(f"model: {{shape: {run}/shape.json}}\n{SETTINGS}")
+    (run / "config.yaml").write_text(f"{SETTINGS}  model: {{shape: {run}/shape.json}}\n")
     policy, parameters = Policy.create(config_.load(run / "config.yaml"), jax.random.key(3))
     policy.save(run / "final", parameters)
     return run
@@ -94,7 +95,7 @@ def by_prompt(suite: str, answers: dict[str, str]) -> dict[str, str]:
 def test_a_run_is_answered_and_reported(trained, command, tmp_path):
     status, out, err = command("--run", trained, "--suite", "validation", "--out", tmp_path / "e")
     assert (status, err) == (0, "")
-    assert "prompts have up to 70 tokens and get the room they need (text.max_prompt_tokens = 16" in out
+    assert "prompts have up to 70 tokens and get the room they need (student.text.max_prompt_tokens = 16" in out
     figures = json.loads((tmp_path / "e/scores.json").read_text())
     assert (figures["instances"], figures["answers"], figures["missing"], figures["samples"]) == (24, 24, 0, 1)
     assert figures["model"] == str(trained / "final") and figures["temperature"] == 0

@@ -10,7 +10,7 @@ from stage import Stage
 
 from jaxlake.types import Costs, Verdict
 from rl import command
-from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load
+from rl.config import Config, ConfigError, RewardSection, RunError, extensions, load, override, validate
 from rl.learn.boards import BoardSet
 from rl.learn.optimizer import init_state, updates_made
 from rl.learn.reward import rewards
@@ -83,7 +83,13 @@ def verdict(valid: list[bool]) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    "override", ["engineer.kind=holes", "reward.kind=mine_lake:f.g", "text.style=a b:c", "grpo.optimizer=lion"]
+    "override",
+    [
+        "engineer.kind=holes",
+        "student.reward.kind=mine_lake:f.g",
+        "student.text.style=a b:c",
+        "student.learn.optimizer=lion",
+    ],
 )
 def test_what_names_none_is_refused_with_what_is_allowed(override):
     with pytest.raises(ConfigError, match="or module:function, a function of your own$") as error:
@@ -99,12 +105,13 @@ def test_what_names_none_is_refused_with_what_is_allowed(override):
         ("mine_lake:misspelt", "module mine_lake has no function misspelt"),
     ],
 )
-@pytest.mark.parametrize("key", ["engineer.kind", "reward.kind", "text.style", "warm_start.optimizer"])
+@pytest.mark.parametrize(
+    "key", ["engineer.kind", "student.reward.kind", "student.text.style", "student.warm_start.optimizer"]
+)
 def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
     student = stage.run().student
-    section, _, field = key.partition(".")
-    changed = getattr(student.config, section).model_copy(update={field: name})
-    config = student.config.model_copy(update={section: changed})
+    values = student.config.model_dump(mode="json")
+    config = validate(Config, override(values, [f"{key}={name}"]), "")
     with pytest.raises(ConfigError, match=f"{key} = {name}: {message}"):
         WriterStudent(config)
 
@@ -132,7 +139,9 @@ def test_a_reward_of_ones_own_is_the_whole_reward():
     ("name", "found"), [("too_few", r"shape \(2,\), 0 of them"), ("nothing", r"shape \(\), 1 of them")]
 )
 def test_a_reward_that_is_no_number_an_answer_is_named(name, found):
-    message = f"reward.kind = mine_lake:{name}: must return 3 finite numbers, one an answer, not {found} not finite"
+    message = (
+        f"student.reward.kind = mine_lake:{name}: must return 3 finite numbers, one an answer, not {found} not finite"
+    )
     with pytest.raises(RunError, match=message):
         rewards(RewardSection(kind=f"mine_lake:{name}"), verdict([True] * 3), np.full(3, 6), np.full(3, 9), 0.0)
 
@@ -144,7 +153,7 @@ def test_a_prompt_of_ones_own_is_what_the_policy_reads(stage):
     board = jax.tree.map(np.asarray, stage.data.instances)
     assert writer(settings)(jax.tree.map(lambda x: x[0], board)) == "4 2"
     assert policy.prompts(board).tokens[0] == policy.tokenizer.chat("4 2", thinking=settings.thinking)
-    with pytest.raises(RunError, match="text.style = mine_lake:nothing: must return a str, not NoneType"):
+    with pytest.raises(RunError, match="student.text.style = mine_lake:nothing: must return a str, not NoneType"):
         writer(settings.model_copy(update={"style": "mine_lake:nothing"}))(board)
 
 
@@ -168,12 +177,13 @@ def test_an_optimizer_of_ones_own_makes_the_update_of_a_step(stage):
         ("mine_lake:nothing", "must return an optax.GradientTransformation, not NoneType"),
     ],
 )
-@pytest.mark.parametrize("section", ["grpo", "warm_start"])
+@pytest.mark.parametrize("section", ["learn", "warm_start"])
 def test_an_optimizer_that_is_none_is_refused_before_anything_is_drawn(stage, section, name, message):
     config = stage.config()
-    settings = getattr(config, section).model_copy(update={"optimizer": name})
-    with pytest.raises(ConfigError, match=f"^{section}.optimizer = {name}: {message}"):
-        WriterStudent(config.model_copy(update={section: settings}))
+    settings = getattr(config.student, section).model_copy(update={"optimizer": name})
+    student = config.student.model_copy(update={section: settings})
+    with pytest.raises(ConfigError, match=f"^student.{section}.optimizer = {name}: {message}"):
+        WriterStudent(config.model_copy(update={"student": student}))
 
 
 def test_a_players_reward_that_is_not_there_is_refused_before_anything_is_drawn(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from jaxlake.types import Check
 from rl import distributed
-from rl.config import Config, GRPOSection, RewardSection, TextSection
+from rl.config import Config, LearnSection, RewardSection, TextSection, WriterSection
 from rl.learn.boards import BoardSet
 from rl.learn.loss import policy_loss
 from rl.model.policy import Policy
@@ -94,12 +94,14 @@ def scene(tokenizer):
     def make(script: list[str], *, same: bool = False, kind="valid", round=0, **settings) -> tuple[Step, BoardSet]:
         config = Config(
             lake={"kinds": (4,)},
-            text=TextSection(max_new_tokens=ROOM),
-            grpo=GRPOSection(**{"samples": len(script[0]), "credit": "outcome"} | settings),
-            reward=RewardSection(kind=kind, free_tokens=8, limit_tokens=16),
+            student=WriterSection(
+                text=TextSection(max_new_tokens=ROOM),
+                learn=LearnSection(**{"samples": len(script[0]), "credit": "outcome"} | settings),
+                reward=RewardSection(kind=kind, free_tokens=8, limit_tokens=16),
+            ),
             rounds={"instances": settings["prompts"]},
         )
-        policy = Scripted(None, None, tokenizer, None, config.text, rows=1, says={}, asked=[])
+        policy = Scripted(None, None, tokenizer, None, config.student.text, rows=1, says={}, asked=[])
         prompts = policy.prompts(stack([board(0 if same else i) for i in range(len(script))]))
         for tokens, word in zip(prompts.tokens, script, strict=True):
             said = [(ANSWERS[letter], letter != "t") for letter in word]
@@ -117,7 +119,7 @@ def gathered(scene_: tuple[Step, BoardSet], boards: np.ndarray | None = None) ->
     boards = np.arange(len(lake.prompts)) if boards is None else boards
     answers = sample(run.policy, run.config, run.state, lake, boards, lambda done: None, run.watch)
     rewarded = reward_answers(run.config, run.state.progress, lake, boards, *answers)
-    batch = make_batch(run.policy, run.config.grpo, lake, boards, answers[0], rewarded, run.watch)
+    batch = make_batch(run.policy, run.config.student.learn, lake, boards, answers[0], rewarded, run.watch)
     return SimpleNamespace(batch=batch, metrics=rewarded.metrics, training=rewarded.training)
 
 
@@ -151,7 +153,7 @@ def test_tokens_that_the_policy_did_not_choose_are_read_and_get_no_gradient(scen
     assert [np.flatnonzero(row).tolist() for row in lost] == [[1, 2], [1, 2]]
 
     def loss(logprobs):
-        return policy_loss(logprobs, np.zeros(logprobs.shape, np.float32), batch, run.config.grpo)[0]
+        return policy_loss(logprobs, np.zeros(logprobs.shape, np.float32), batch, run.config.student.learn)[0]
 
     gradient = np.asarray(jax.grad(loss)(batch.sampler_logprobs))
     np.testing.assert_array_equal(gradient != 0, batch.sequences.mask)

@@ -15,19 +15,20 @@ pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("quick_compilation")]
 
 DESIGNED, TARGETS = ["3", "rooms5", "corridor5"], ["rooms5x3", "corridor5"]
 MICRO = """
-model: {{shape: {folder}/shape.json}}
 mesh: {{fsdp: 1}}
 lake: {{kinds: [corridor5, 3, rooms5]}}
-text: {{max_prompt_tokens: 64, max_new_tokens: 64}}
-sampler: {{rows: 32}}
-warm_start: {{steps: 4, instances: 48, batch: 16, engineer_first: 0, engineer_every: 2, engineer_batch: 2,
-             warmup_steps: 1,
-             kinds: [3, rooms5, rooms5x3], max_context_tokens: 1280, max_answer_tokens: 192}}
 rounds: {{count: 2, instances: 16}}
-grpo: {{prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}}
-reward: {{free_tokens: 12, limit_tokens: 64}}
 validation: {{kinds: [corridor5, rooms5x3], instances: 12, samples: 2}}
 engineer: {{template: null, context: V6+R, max_prompt_tokens: 2048, max_thinking_tokens: 4, max_answer_tokens: 192}}
+student:
+  model: {{shape: {folder}/shape.json}}
+  text: {{max_prompt_tokens: 64, max_new_tokens: 64}}
+  sampler: {{rows: 32}}
+  warm_start: {{steps: 4, instances: 48, batch: 16, engineer_first: 0, engineer_every: 2, engineer_batch: 2,
+               warmup_steps: 1,
+               kinds: [3, rooms5, rooms5x3], max_context_tokens: 1280, max_answer_tokens: 192}}
+  learn: {{prompts: 8, samples: 4, micro_batch: 8, learning_rate: 0.01}}
+  reward: {{free_tokens: 12, limit_tokens: 64}}
 """
 
 

@@ -93,7 +93,7 @@ def config(tmp_path_factory) -> Config:
 @pytest.fixture(scope="module")
 def made(config):
     """An actor, its policy, and parameters with a value that is not zero."""
-    policy, parameters = Policy.create(config, jax.random.key(0))
+    policy, parameters = Policy.create(config.student, config.mesh, jax.random.key(0))
     actor, policy, parameters = language.make_actor(policy, config.student, parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
     value = {"w": jax.random.normal(jax.random.key(2), (policy.shape.hidden_size,)), "b": jnp.ones(())}
@@ -221,16 +221,16 @@ def test_an_engineer_writes_no_phrase(made, config):
 
 
 def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
-    policy, parameters = Policy.create(config, jax.random.key(0))
+    policy, parameters = Policy.create(config.student, config.mesh, jax.random.key(0))
     policy.save(tmp_path / "never", parameters)
     with pytest.raises(ConfigError, match="must hold a model that played"):
         load_player(config, tmp_path / "never")
     values = config.model_dump()
-    words = values | {"student": values["student"] | {"turns": {"tokens": False}}}
+    words = values | {"student": values["student"] | {"tokens": False}}
     with pytest.raises(ConfigError, match="needs a tokenizer with a token for each move"):
         LanguagePlayer(Config(**words))
-    values |= {"model": values["model"] | {"lora": {"rank": 2}}}
-    with pytest.raises(ConfigError, match=r"student\.turns\.tokens = true: must be false with adapters"):
+    values["student"] |= {"model": values["student"]["model"] | {"lora": {"rank": 2}}}
+    with pytest.raises(ConfigError, match=r"student\.tokens = true: must be false with adapters"):
         LanguagePlayer(Config(**values))
     partly = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(PHRASES[:3]))
     with pytest.raises(ConfigError, match="has tokens of another view"):
@@ -244,10 +244,10 @@ def test_a_qwen_with_adapters_plays_and_designs_in_its_own_words(config, tmp_pat
     shape = dataclasses.replace(MEDIUM, vocab_size=151_936)
     weights.save(tmp_path / "model", shape, create(shape, jax.random.key(0))[1], tokenizer)
     values = config.model_dump()
-    student = values["student"] | {"turns": {"tokens": False, "chunk": 8}}
+    student = values["student"] | {"tokens": False, "chunk": 8}
     values |= {"student": student, "rounds": {"count": 2, "instances": 16}}
-    values |= {"model": {"shape": None, "path": str(tmp_path / "model"), "lora": {"rank": 2}, "remat": "none"}}
-    values |= {"text": {"max_prompt_tokens": 136}}
+    model = {"shape": None, "path": str(tmp_path / "model"), "lora": {"rank": 2}, "remat": "none"}
+    values["student"] |= {"model": model, "max_prompt_tokens": 136}
     values |= {"engineer": {"kind": "checkpoint", "max_prompt_tokens": 400, "max_answer_tokens": 200, "attempts": 1}}
     run = whole(tmp_path / "run", Config(**values))
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -41,9 +41,9 @@ def base(tmp_path):
     return tmp_path / "base"
 
 
-def configuration(path, rank: int = 2, **sections) -> Config:
+def configuration(path, rank: int = 2) -> Config:
     model = {"path": str(path), "shape": None, "lora": {"rank": rank}}
-    return Config(model=model, mesh={"fsdp": 1}, **sections)
+    return Config(student={"model": model}, mesh={"fsdp": 1})
 
 
 def change_one_number(folder: Path) -> None:
@@ -70,7 +70,7 @@ def change_ends(folder: Path) -> None:
 
 def saved(folder: Path, config: Config) -> Checkpoints:
     """A checkpoint at the beginning of a run's rounds."""
-    policy, parameters = Policy.create(config, KEY)
+    policy, parameters = Policy.create(config.student, config.mesh, KEY)
     optimizer_state = optax.sgd(1.0).init(lora.split(parameters)[0])
     state = TrainState(parameters, optimizer_state, progress=Progress(stage="rounds"), source=policy.source(parameters))
     checkpoints = Checkpoints(folder / "checkpoints", 2)
@@ -79,7 +79,7 @@ def saved(folder: Path, config: Config) -> Checkpoints:
 
 
 def resumed(checkpoints: Checkpoints, config: Config) -> TrainState:
-    policy, parameters = Policy.create(pin(config, checkpoints.source()), KEY)
+    policy, parameters = Policy.create(pin(config.student, checkpoints.source()), config.mesh, KEY)
     optimizer_state = optax.sgd(1.0).init(lora.split(parameters)[0])
     directory = SimpleNamespace(config=config, checkpoints=checkpoints)
     return restore(policy, parameters, lambda stage, trained: optimizer_state, directory, Display(quiet=True))
@@ -133,12 +133,14 @@ def embedding(parameters: nnx.State) -> np.ndarray:
 def test_a_resumed_run_takes_the_revision_that_it_began_with(hub, tmp_path, rank):
     config = configuration("org/name", rank)
     checkpoints = saved(tmp_path / "run", config)
-    policy, first = Policy.create(config, KEY)
+    policy, first = Policy.create(config.student, config.mesh, KEY)
     policy.save(tmp_path / "final", first)
     (hub / "refs" / "main").write_text(COMMITS[1])
-    assert np.any(embedding(Policy.create(config, KEY)[1]) != embedding(first))
+    assert np.any(embedding(Policy.create(config.student, config.mesh, KEY)[1]) != embedding(first))
     np.testing.assert_array_equal(embedding(resumed(checkpoints, config).parameters), embedding(first))
-    np.testing.assert_array_equal(embedding(Policy.load(config, tmp_path / "final", KEY)[1]), embedding(first))
+    np.testing.assert_array_equal(
+        embedding(Policy.load(config.student, config.mesh, tmp_path / "final", KEY)[1]), embedding(first)
+    )
     if rank:
         adapters = json.loads((tmp_path / "final/adapters/adapter_config.json").read_text())
         assert (adapters["base_model_name_or_path"], adapters["revision"]) == ("org/name", COMMITS[0])
@@ -146,5 +148,6 @@ def test_a_resumed_run_takes_the_revision_that_it_began_with(hub, tmp_path, rank
 
 @pytest.mark.parametrize("revision", ["v1", COMMITS[1]])
 def test_a_hub_id_may_name_a_tag_or_a_commit(hub, revision):
-    policy = Policy.create(configuration(f"org/name@{revision}"), KEY)[0]
+    config = configuration(f"org/name@{revision}")
+    policy = Policy.create(config.student, config.mesh, KEY)[0]
     assert policy.revision == {"revision": COMMITS[revision != "v1"]}

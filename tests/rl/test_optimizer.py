@@ -11,7 +11,7 @@ from flax import nnx
 from jax.sharding import PartitionSpec as P
 from shapes import SMALL
 
-from rl.config import GRPOSection, OptimizerFields
+from rl.config import LearnSection, OptimizerFields, WarmStartSection
 from rl.learn.optimizer import learning_rate, make_optimizer, updates_made
 from rl.model.decoder import create
 
@@ -22,7 +22,7 @@ SHAPE = dataclasses.replace(SMALL, num_hidden_layers=2)
 
 def rates(updates: int, **settings) -> list[float]:
     schedule = learning_rate(
-        GRPOSection(**{"learning_rate": 0.8, "schedule": "constant", "warmup_steps": 0} | settings), updates
+        LearnSection(**{"learning_rate": 0.8, "schedule": "constant", "warmup_steps": 0} | settings), updates
     )
     return [float(schedule(update)) for update in range(updates + 1)]
 
@@ -80,7 +80,7 @@ def test_an_optimizer_of_ones_own_gets_clipped_gradients_and_the_rate_and_matric
         {"w": nnx.Param(jnp.full((1, 1), 3.0), spec=P(None, None)), "norm": nnx.Param(jnp.full(1, 4.0), spec=P(None))}
     )
     settings = {"learning_rate": 0.5, "schedule": "linear", "warmup_steps": 0, "weight_decay": 0.1}
-    optimizer = make_optimizer(GRPOSection(optimizer="optax:sgd", **settings), 2)
+    optimizer = make_optimizer(WarmStartSection(optimizer="optax:sgd", **settings), 2)
     state, found = optimizer.init(weights), []
     for _ in range(2):  # at rates of 1/2 and 1/4, by gradients of .6 and .8
         change, state = optimizer.update(gradient, state, weights)
@@ -101,8 +101,8 @@ def test_it_is_clipped_adamw_of_optax_bit_for_bit(parameters):
 
 @pytest.mark.heavy
 def test_matrices_decay_and_norms_do_not(parameters):
-    settings = {"learning_rate": 0.5}
-    decayed, _ = trained(make_optimizer(OptimizerFields(weight_decay=0.01, **settings), 1), parameters, 1)
+    settings = {"learning_rate": 0.5, "optimizer": "adamw", "warmup_steps": 0}
+    decayed, _ = trained(make_optimizer(WarmStartSection(weight_decay=0.01, **settings), 1), parameters, 1)
     plain, _ = trained(make_optimizer(OptimizerFields(**settings), 1), parameters, 1)
     matrices = {
         ".".join(path)

@@ -19,7 +19,7 @@ MEGABYTE = 2**20
 @pytest.fixture(scope="module")
 def tiny():
     """The tiny run's programs on four virtual devices, with what the compiler says of each."""
-    config = config_.load(TINY, ["warm_start.steps=0", "model.remat=none"])
+    config = config_.load(TINY, ["student.warm_start.steps=0", "student.model.remat=none"])
     mesh = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("fsdp", "tp"))
     return {program.name: (program, plan.compile(program, 2**30)) for program in students.programs(config, mesh)}
 
@@ -61,7 +61,7 @@ def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys):
     "arguments, said",
     [
         (["mesh.fsdp=9"], "must be at most the 8 devices"),
-        (["mesh.fsdp=1", "model.attention=splash"], "the device must not be a cpu"),
+        (["mesh.fsdp=1", "student.model.attention=splash"], "the device must not be a cpu"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_is_compiled(arguments, said, capsys):

@@ -22,7 +22,7 @@ from jaxlake.types import ABSENT, Action, Objective
 from jaxlake.verify import verify
 from rl.command import shipped
 from rl.compare import main as compare
-from rl.config import Config, StudentSection, load
+from rl.config import Config, NetworkSection, load
 from rl.judge.answers import GREEDY, judge
 from rl.model.sampler import SamplingParams
 from rl.run.directory import RunDirectory
@@ -48,13 +48,13 @@ OVERRIDES = [
         f"student.{name}={getattr(SMALL, name)}"
         for name in ("episode_steps", "environments", "rollout_steps", "updates")
     ),
-    "student.ppo.minibatches=2",
-    *(f"student.network.{name}={value}" for name, value in NETWORK.model_dump().items()),
+    "student.learn.minibatches=2",
+    *(f"student.{name}={value}" for name, value in NETWORK.items()),
 ]
 
 
-ACTOR = NetworkActor(NETWORK, SMALL.episode_steps)
-ADAM = ppo.make_optimizer(ACTOR, SMALL.ppo.learning_rate)
+ACTOR = NetworkActor(**NETWORK, episode_steps=SMALL.episode_steps)
+ADAM = ppo.make_optimizer(ACTOR, SMALL.learn.learning_rate)
 
 
 def test_the_network_does_what_the_trainer_requires_of_an_actor():
@@ -79,7 +79,7 @@ def test_an_actor_that_does_otherwise_is_found_out(forward, message):
 
     parameters = lane_of(network.begin(ACTOR, ADAM, jax.random.key(0)[None]).parameters, 0)
     with pytest.raises(AssertionError, match=message):
-        check_actor(Wrong(NETWORK, SMALL.episode_steps), parameters)
+        check_actor(Wrong(**NETWORK, episode_steps=SMALL.episode_steps), parameters)
 
 
 @pytest.mark.parametrize("greedy", [True, False])
@@ -145,14 +145,14 @@ def test_advantages_are_the_sums_of_their_definition():
         view=nothing, legal=nothing, action=nothing, log_probability=nothing, value=value, present=nothing,
         reward=reward, done=done, level=nothing, outcome=nothing, length=nothing,
     )  # fmt: skip
-    found = ppo.estimate_advantages(rollout, last, ppo.GAE_LAMBDA)
+    found = ppo.estimate_advantages(rollout, last, SMALL.learn.gae_lambda)
     for t in range(time):
         for e in range(environments):
             expected, weight = np.zeros(agents), 1.0
             for s in range(t, time):
                 follows = last[e] if s + 1 == time else value[s + 1, e]
                 expected += weight * (reward[s, e] + ppo.DISCOUNT * follows * (not done[s, e]) - value[s, e])
-                weight *= ppo.DISCOUNT * ppo.GAE_LAMBDA
+                weight *= ppo.DISCOUNT * SMALL.learn.gae_lambda
                 if done[s, e]:
                     break
             np.testing.assert_allclose(found[t, e], expected, atol=1e-5)
@@ -171,7 +171,7 @@ def test_a_gradient_is_that_of_the_whole_loss_at_once_and_in_chunks(chunk):
     )  # fmt: skip
     advantage, returns = rng.normal(size=(2, *shape)).astype(np.float32)
     arguments = (WEIGHTS, None, *jax.tree.map(jnp.asarray, (rollout, advantage, returns)))
-    found, metrics = jax.jit(ppo._gradient, static_argnums=0)(actor, *arguments)
+    found, metrics = jax.jit(ppo._gradient, static_argnums=(0, 1))(actor, SMALL.learn, *arguments)
 
     @jax.jit
     def loss(parameters):
@@ -214,7 +214,7 @@ def test_a_lane_learns_the_same_alone_and_beside_others():
 def test_a_network_learns_small_boards():
     """From one in twenty to most: what no bug in reward, advantage or gradient would let through."""
     settings = SMALL.model_copy(update={"environments": 64, "rollout_steps": 16, "updates": 40, "episode_steps": 12})
-    actor = NetworkActor(NETWORK.model_copy(update={"width": 32}), settings.episode_steps)
+    actor = NetworkActor(radius=1, width=32, episode_steps=settings.episode_steps)
     drawn = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 60)
     levels, optima = batched(drawn.instances), np.asarray(drawn.solutions.cost)
     learner = network.begin(actor, ADAM, jax.random.split(jax.random.key(0), 1))
@@ -325,15 +325,15 @@ def test_a_mistake_about_the_engineers_server_is_mended_without_losing_round_0(t
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"engineer": {"kind": "checkpoint"}}, "engineer.kind = checkpoint needs a student that writes"),
-        ({"warm_start": {"steps": 5}}, "warm_start.steps = 5 must be 0 with student.actor = network"),
+        ({"engineer": {"kind": "checkpoint"}}, "engineer.kind = checkpoint needs student.kind = writer or player"),
+        ({"student": {"kind": "network", "warm_start": {}}}, "Extra inputs are not permitted"),
         (
-            {"student": {"kind": "language"}, "rounds": {"instances": 96}, "engineer": {"kind": "hindsight"}},
+            {"student": {"kind": "writer"}, "rounds": {"instances": 96}, "engineer": {"kind": "hindsight"}},
             "engineer.kind = hindsight needs student.kind = player",
         ),
         (
-            {"student": {"kind": "player", "ppo": {"minibatches": 3}}},
-            "environments \\* student.rollout_steps = 4096 must be a multiple",
+            {"student": {"kind": "network", "learn": {"minibatches": 3}}},
+            "learn.minibatches = 3 must divide 4096",
         ),
     ],
 )
@@ -412,7 +412,7 @@ def test_a_player_is_rewarded_by_the_function_that_a_setting_names(tmp_path, mon
     level = batched(stack([from_text("a.B\n...\nb.A", max_size=3, max_agents=2)]))
     paid = {"sparse": [0, 0], "cost": [-1, -1], "shaped": [0.1, 0.1], "reward_of_mine:far": [1, 1]}
     for reward, expected in paid.items():
-        settings = StudentSection.model_validate(SMALL.model_dump(mode="json") | {"reward": reward, "updates": 1})
+        settings = NetworkSection.model_validate(SMALL.model_dump(mode="json") | {"reward": reward, "updates": 1})
         lake, bank = lake_of(Linear(), settings.reward), lane_of(make_bank(settings, level), 0)
         state, _ = jax.jit(lake.reset)(bank.at(0)[0], Params(max_steps=5), bank.at(0)[1])
         found = jax.jit(lake.step)(state, np.array([Action.RIGHT, Action.UP]))[1].rewards

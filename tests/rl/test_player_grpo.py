@@ -16,8 +16,8 @@ from jaxlake.config import LakeConfig
 from jaxlake.generate import pool
 from jaxlake.types import ABSENT
 from rl.command import shipped
-from rl.config import Config, ConfigError, GRPOSection, load
-from rl.config.choices import Advantage
+from rl.config import Config, ConfigError, TurnLearnSection, load
+from rl.config.choices import Baseline
 from rl.run.signals import Interrupted, Stop
 from rl.students.player import grpo, network, ppo
 from rl.students.player.actor import lane as lane_of
@@ -27,7 +27,10 @@ from rl.students.player.rollout import Rollout, make_bank, no_plays
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
-SETTINGS = GRPOSection(samples=4, minibatches=1, schedule="constant", warmup_steps=0, learning_rate=1e-2)
+SETTINGS = TurnLearnSection(
+    baseline="group", samples=4, minibatches=1, iterations=1, gae_lambda=1.0, clip_high=0.28, entropy_coefficient=0.0
+)
+PLAYS = SMALL.model_copy(update={"learn": SETTINGS})
 TIME, ENVIRONMENTS, AGENTS, MOST = 13, 8, 3, 6
 
 
@@ -71,27 +74,17 @@ def told_again(settings, rollout, parameters):  # noqa: C901 - as plain as its d
         for agent in range(AGENTS):
             if rollout.present[steps[0], e, agent]:
                 groups[group, agent].append((float(sum(rollout.reward[t, e, agent] for t in steps)), e, steps, agent))
-    everything = [worth for members in groups.values() for worth, *_ in members]
     advantage = np.zeros(rollout.present.shape)
     for members in groups.values():
         worths = [worth for worth, *_ in members]
-        mean, count = sum(worths) / len(worths), len(worths)
+        mean = sum(worths) / len(worths)
         for worth, e, steps, agent in members:
-            match settings.advantage:
-                case Advantage.GROUP_STD:
-                    found = (worth - mean) / (np.std(worths) + 1e-4)
-                case Advantage.BATCH_STD:
-                    found = (worth - mean) / (np.std(everything) + 1e-4)
-                case Advantage.CENTERED:
-                    found = worth - mean
-                case Advantage.RLOO:
-                    found = worth - (sum(worths) - worth) / (count - 1) if count > 1 else 0.0
+            found = (worth - mean) / (np.std(worths) + 1e-4)
             for t in steps:
                 advantage[t, e, agent] = found * settings.gae_lambda ** (steps[-1] - t)
-    loss, decisions, plays = 0.0, 0, 0
+    loss, decisions = 0.0, 0
     w, reference = np.asarray(parameters["w"], float), np.asarray(WEIGHTS["w"], float)
     for _, e, steps in plays_of(rollout):
-        own, counted = 0.0, 0
         for t, agent in itertools.product(steps, range(AGENTS)):
             if not rollout.present[t, e, agent]:
                 continue
@@ -108,17 +101,14 @@ def told_again(settings, rollout, parameters):  # noqa: C901 - as plain as its d
             away = chosen(reference)[action] - logits[action]
             term += settings.kl_coefficient * (np.exp(away) - 1 - away)
             term += settings.entropy_coefficient * sum(np.exp(x) * x for x in logits if np.isfinite(x))
-            own, counted = own + term, counted + 1
-        decisions, plays = decisions + counted, plays + 1
-        loss += own
+            loss, decisions = loss + term, decisions + 1
     return advantage, loss / decisions
 
 
 VARIANTS = [
-    {"advantage": "group_std"},
-    {"advantage": "centered", "gae_lambda": 0.8},
-    {"advantage": "rloo", "clip_low": 0.05, "clip_high": 0.4},
-    {"advantage": "batch_std", "temperature": 0.7, "entropy_coefficient": 0.02},
+    {"gae_lambda": 0.8},
+    {"clip_low": 0.05, "clip_high": 0.4},
+    {"temperature": 0.7, "entropy_coefficient": 0.02},
     {"kl_coefficient": 0.3, "gae_lambda": 0.9, "entropy_coefficient": 0.01},
 ]
 
@@ -127,7 +117,7 @@ VARIANTS = [
 @pytest.mark.parametrize("chunk", [None, 7])
 def test_advantages_loss_and_gradient_are_those_of_their_definitions(values, chunk):
     settings, rollout = (
-        SETTINGS.model_copy(update=GRPOSection(**values).model_dump(exclude_unset=True)),
+        SETTINGS.model_copy(update=values),
         draw_rollout(1),
     )
     facts = rollout.reward, rollout.done, rollout.present
@@ -176,7 +166,7 @@ def test_groups_without_signal_plays_alone_and_plays_cut_off_have_no_weight():
 
 
 def test_a_fitted_baseline_is_that_of_least_squares_and_its_advantages_the_sums_of_their_definition():
-    settings, rollout = SETTINGS.model_copy(update={"advantage": Advantage.FITTED, "gae_lambda": 0.9}), draw_rollout(2)
+    settings, rollout = SETTINGS.model_copy(update={"baseline": Baseline.FITTED, "gae_lambda": 0.9}), draw_rollout(2)
     last = rollout.done.copy()
     last[-1] = True  # as all plays of a real rollout end
     rollout = rollout.replace(done=last)
@@ -223,8 +213,8 @@ def test_a_fitted_baseline_is_that_of_least_squares_and_its_advantages_the_sums_
 def collected(settings=SETTINGS, actor=None):
     levels, optima = boards(12)
     actor = actor or Linear()
-    bank = make_bank(SMALL, batched(levels))
-    found = grpo.collect(actor, SMALL, settings, None, batched(WEIGHTS), bank, optima[None], jax.random.key(3)[None])
+    bank = make_bank(PLAYS, batched(levels))
+    found = grpo.collect(actor, PLAYS, settings, None, batched(WEIGHTS), bank, optima[None], jax.random.key(3)[None])
     return levels, jax.tree.map(lambda x: np.asarray(x)[0], found)
 
 
@@ -261,11 +251,11 @@ def test_what_a_rollout_says_of_its_moves_is_what_the_actor_says(temperature):
 
 @pytest.mark.heavy
 def test_a_network_learns_small_boards():
-    student = SMALL.model_copy(update={"environments": 64, "rollout_steps": 16, "updates": 60, "episode_steps": 12})
+    student = PLAYS.model_copy(update={"environments": 64, "rollout_steps": 16, "updates": 60, "episode_steps": 12})
     settings = SETTINGS.model_copy(
         update={"samples": 8, "iterations": 2, "minibatches": 3, "gae_lambda": 0.9, "entropy_coefficient": 0.01}
     )
-    actor = NetworkActor(NETWORK.model_copy(update={"width": 32}), student.episode_steps)
+    actor = NetworkActor(radius=1, width=32, episode_steps=student.episode_steps)
     drawn = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 60)
     optimizer = optax.adam(3e-3)
     learner = network.begin(actor, optimizer, jax.random.split(jax.random.key(0), 1))
@@ -282,14 +272,14 @@ def test_a_network_learns_small_boards():
 @pytest.mark.heavy
 def test_a_lane_learns_the_same_alone_and_beside_others():
     levels, optima = boards(16)
-    actor, optimizer = NetworkActor(NETWORK, SMALL.episode_steps), optax.adam(1e-3)
+    actor, optimizer = NetworkActor(**NETWORK, episode_steps=SMALL.episode_steps), optax.adam(1e-3)
     keys = jax.random.split(jax.random.key(5), 2)
     learner = network.begin(actor, optimizer, jax.random.split(jax.random.key(6), 2))
     many = jax.tree.map(lambda x: jnp.stack([x, x]), jax.tree.map(jnp.asarray, levels))
 
     def train(learner, levels, optima, keys):
         learner = jax.tree.map(jnp.copy, learner)
-        return grpo.train_round(actor, SMALL, SETTINGS, optimizer, None, None, learner, levels, optima, keys)[0]
+        return grpo.train_round(actor, PLAYS, SETTINGS, optimizer, None, None, learner, levels, optima, keys)[0]
 
     together = train(learner, many, np.stack([optima, optima]), keys)
     for lane in range(2):
@@ -310,8 +300,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, monkeypatch, a
     if actor == "language":
         (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
     values = LAB if actor == "network" else turns(tmp_path / "shape.json")
-    student = {name: value for name, value in values["student"].items() if name != "ppo"} | {"learner": "grpo"}
-    config = Config(**values | {"student": student, "grpo": {"kl_coefficient": 0.1, "samples": 4, "iterations": 2}})
+    learn = {"baseline": "group", "kl_coefficient": 0.1, "samples": 4, "iterations": 2, "minibatches": 1}
+    config = Config(**values | {"student": values["student"] | {"learn": learn}})
     expected = content(whole(tmp_path / "whole", config))
     asked = []
 
@@ -333,26 +323,14 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, monkeypatch, a
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("student.environments=100", "student.environments = 100 must be a multiple of grpo.samples = 8"),
-        ("grpo.samples=1", "grpo.samples = 1: must be greater than or equal to 2"),
-        (
-            "grpo.minibatches=7",
-            r"\* \(student.rollout_steps \+ student.episode_steps - 1\) = \d+ must be a multiple of",
-        ),
-        ("grpo.correction=token", "nothing reads grpo.correction with student.actor=language and student.learner=grpo"),
-        ("grpo.micro_batch=4", "nothing reads grpo.micro_batch with"),
-        ("grpo.loss=gspo", "grpo.loss = gspo needs student.kind = language"),
-        ("student.ppo.epochs=2", "nothing reads student.ppo.epochs with .*; student.learner=ppo does"),
-        ("grpo.gae_lambda=0", "grpo.gae_lambda = 0: must be greater than 0"),
+        ("student.environments=100", "environments = 100 must be a multiple of learn.samples = 8"),
+        ("student.learn.samples=1", "student.learn.samples = 1: must be greater than or equal to 2"),
+        ("student.learn.minibatches=7", r"learn.minibatches = 7 must divide \d+, environments by steps"),
+        ("student.learn.prompts=4", "student.kind = player has no student.learn.prompts"),
+        ("student.learn.gae_lambda=0", "student.learn.gae_lambda = 0: must be greater than 0"),
     ],
 )
 def test_settings_that_do_not_go_together_or_have_no_meaning_are_refused_in_one_line(override, message):
     with pytest.raises(ConfigError, match=message) as caught:
         load(shipped("turns.yaml"), [override])
     assert "\n" not in str(caught.value)
-
-
-def test_an_override_changes_the_learner_and_what_only_the_other_reads_goes():
-    config = load(shipped("turns.yaml"), ["student.learner=ppo", "student.ppo.epochs=2"])
-    assert config.by_ppo and config.student.ppo.epochs == 2 and "grpo" not in config.model_dump(mode="json")
-    assert load(shipped("turns-ppo.yaml")).by_ppo

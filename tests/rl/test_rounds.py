@@ -6,7 +6,7 @@ import pytest
 from stage import PREVIOUS, Scene, Stage
 
 from rl import distributed
-from rl.config import GRPOSection
+from rl.config import LearnSection
 from rl.learn import supervised
 from rl.learn.loss import Batch
 from rl.learn.optimizer import updates_made
@@ -115,7 +115,7 @@ def test_a_mismatch_of_sampler_and_trainer_is_reported_once_a_round(stage, monke
 
 
 def test_minibatches_are_whole_groups_and_the_same_for_any_number_of_processes(monkeypatch):
-    settings = GRPOSection(prompts=8, samples=2, minibatches=4)
+    settings = LearnSection(prompts=8, samples=2, minibatches=4)
     batch = Batch(
         sequences=join([[1]] * 16, 2, np.zeros((16, 1), np.int32), np.ones((16, 1), bool)),
         sampler_logprobs=np.zeros((16, 1), np.float32),

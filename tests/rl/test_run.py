@@ -22,7 +22,7 @@ from jaxlake.generate import Dataset
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
 from jaxlake.solve import solve
-from rl.config import Config, GRPOSection, RunError
+from rl.config import Config, LearnSection, RunError, WriterSection
 from rl.judge.answers import Answers
 from rl.judge.validation import validate
 from rl.learn.optimizer import init_state
@@ -66,7 +66,7 @@ OPTIMIZER = optax.adam(1e-3)
 
 @pytest.fixture
 def run(tmp_path):
-    config = Config(grpo=GRPOSection(prompts=2, samples=2))
+    config = Config(student=WriterSection(learn=LearnSection(prompts=2, samples=2)))
     directory = RunDirectory(tmp_path / "run", config)
     directory.create()
     policy = OnePolicy()
@@ -159,8 +159,8 @@ def test_the_reference_stays_while_the_policy_moves_and_has_the_compute_dtype(ru
 
 
 def test_only_what_reads_a_reference_keeps_one():
-    diverging = {"grpo": {"kl_coefficient": 0.1}}
-    player = {"student": {"kind": "player", "actor": "language"}, "warm_start": {"steps": 0}}
+    diverging = {"student": {"learn": {"kl_coefficient": 0.1}}}
+    player = {"student": {"kind": "player"}}
     assert needs_reference(Config(**diverging)) and not needs_reference(Config())
     assert needs_reference(Config(**player, engineer={"kind": "base"}))
 

@@ -142,7 +142,9 @@ def test_rows_draw_by_keys_of_their_own(alone):
 
 def test_a_model_that_computes_no_numbers_is_one_line(alone):
     sampler, parameters = alone
-    with pytest.raises(RunError, match="log-probabilities are NaN or infinite.* too large for model.dtype = float32$"):
+    with pytest.raises(
+        RunError, match="log-probabilities are NaN or infinite.* too large for student.model.dtype = float32$"
+    ):
         sample((sampler, jax.tree.map(lambda x: x * jnp.inf, parameters)))
 
 
@@ -166,7 +168,7 @@ def test_nothing_compiles_in_steady_state(alone):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (dict(samples=5), "sampler.rows = 4: must be at least 5, as the 5 answers to a prompt"),
+        (dict(samples=5), "student.sampler.rows = 4: must be at least 5, as the 5 answers to a prompt"),
         (dict(prompts=[[1] * 6]), "a prompt of 6 tokens: must be at most max_prompt_tokens = 5"),
     ],
 )

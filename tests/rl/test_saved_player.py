@@ -21,7 +21,7 @@ from rl.students.player.actor import lane
 from rl.students.player.network import NetworkActor
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
-ACTOR = NetworkActor(NETWORK, SMALL.episode_steps)
+ACTOR = NetworkActor(**NETWORK, episode_steps=SMALL.episode_steps)
 
 
 def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch):
@@ -37,7 +37,7 @@ def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch)
     assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 0
     shown = capsys.readouterr().out
     assert "published" in shown and "this model, turn by turn " in shown and "steps on average" in shown
-    assert "text.max_new_tokens" not in shown
+    assert "student.text.max_new_tokens" not in shown
     scores = json.loads((run / "evaluations/benchmark/scores.json").read_text())
     answers = load_player(Config(**LAB), run / "final").answer(boards.instances, 1, GREEDY, jax.random.key(0), print)
     lines = [json.loads(line) for line in (run / "evaluations/benchmark/answers.jsonl").read_text().splitlines()]
@@ -48,7 +48,7 @@ def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch)
     assert plan(["--config", str(shipped("lab.yaml"))]) == 2
     error = capsys.readouterr().err
     assert "nothing reads validation.top_k with" in error
-    assert "student.actor = network has no program that needs a plan" in error and error.count("\n") == 2
+    assert "student.kind = network has no program that needs a plan" in error and error.count("\n") == 2
 
 
 def test_a_network_is_read_as_it_was_written_and_with_nan_refused(tmp_path):

@@ -29,8 +29,8 @@ def save(folder: Path) -> Path:
     """Write a random model as a run leaves one."""
     folder.mkdir()
     (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
-    config = config_.validate(config_.Config, {"model": {"shape": str(folder / "shape.json")}}, "a test")
-    policy, parameters = Policy.create(config, jax.random.key(1))
+    config = config_.validate(config_.Config, {"student": {"model": {"shape": str(folder / "shape.json")}}}, "a test")
+    policy, parameters = Policy.create(config.student, config.mesh, jax.random.key(1))
     policy.save(folder / "final", parameters)
     return folder / "final"
 
@@ -60,7 +60,7 @@ def llama_cpp(tmp_path_factory):
 def evaluate(server, folder: Path, capsys, *settings) -> tuple[int, str, str]:
     """Answer two boards twice; return status, and what was said and complained of in one line each."""
     command = ["--api", *server, "--suite", "validation", "--limit", "2", "--samples", "2"]
-    status = main([*command, "--out", str(folder), "text.max_new_tokens=24", *settings])
+    status = main([*command, "--out", str(folder), "student.text.max_new_tokens=24", *settings])
     out, err = capsys.readouterr()
     return status, " ".join(out.split()), err
 

@@ -65,19 +65,20 @@ def test_a_step_goes_down_the_mean_cross_entropy_and_the_next_compiles_nothing(p
 
 
 MICRO = """
-model: {{shape: {folder}/shape.json}}
 lake: {{kinds: [3]}}
-text: {{max_prompt_tokens: 32, max_new_tokens: 24}}
-sampler: {{rows: 16}}
-warm_start: {{steps: 6, instances: 64, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 8,
-             learning_rate: 0.01,
-             warmup_steps: 2, schedule: linear, max_context_tokens: 512, max_answer_tokens: 64}}
 rounds: {{count: 1, instances: 8}}
-grpo: {{prompts: 8, samples: 2, micro_batch: 16}}
-reward: {{free_tokens: 12, limit_tokens: 24}}
 validation: {{instances: 16, samples: 2}}
 engineer: {{max_prompt_tokens: 512, max_thinking_tokens: 8, max_answer_tokens: 64}}
 checkpoint: {{every_steps: 2}}
+student:
+  model: {{shape: {folder}/shape.json}}
+  text: {{max_prompt_tokens: 32, max_new_tokens: 24}}
+  sampler: {{rows: 16}}
+  warm_start: {{steps: 6, instances: 64, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 8,
+               learning_rate: 0.01,
+               warmup_steps: 2, schedule: linear, max_context_tokens: 512, max_answer_tokens: 64}}
+  learn: {{prompts: 8, samples: 2, micro_batch: 16}}
+  reward: {{free_tokens: 12, limit_tokens: 24}}
 """
 
 
@@ -116,7 +117,7 @@ def test_the_command_leaves_what_it_promises(workspace):
 
 
 def test_nothing_to_teach_is_a_mistake_in_one_line(workspace, capsys):
-    assert teach(workspace, "nothing", "warm_start.steps=0") == 2
+    assert teach(workspace, "nothing", "student.warm_start.steps=0") == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: --until warm_start: warm_start.steps = 0 must") and error.count("\n") == 1
+    assert error.startswith("error: --until warm_start: student.warm_start.steps = 0 must") and error.count("\n") == 1
     assert not (workspace / "nothing").exists()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from lab import LAB, turns
 from shapes import SMALL_JSON
-from stage import SETTINGS
+from stage import SETTINGS, WRITER
 
 from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
@@ -31,8 +31,8 @@ def config(request, tmp_path) -> Config:
     (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
     if request.param == "language player":
         return Config(**turns(tmp_path / "shape.json"))
-    sections = {"model": {"shape": str(tmp_path / "shape.json")}, "warm_start": {"steps": 0}}
-    return Config(**SETTINGS | sections | {"validation": {"instances": 12, "samples": 2}})
+    student = WRITER | {"model": {"shape": str(tmp_path / "shape.json")}, "warm_start": {"steps": 0}}
+    return Config(**SETTINGS | {"student": student} | {"validation": {"instances": 12, "samples": 2}})
 
 
 def leaves(student) -> list[np.ndarray]:
@@ -41,8 +41,8 @@ def leaves(student) -> list[np.ndarray]:
 
 def test_a_student_learns_shows_what_it_can_do_and_comes_back(tmp_path, config):
     student, lake = create(config), LakeConfig.uniform(config.lake.kinds, 0.2, 0.2)
-    assert isinstance(student, WritingStudent) != config.is_network
-    assert isinstance(student, BranchingStudent) == config.plays
+    assert isinstance(student, WritingStudent) != (config.student.kind == "network")
+    assert isinstance(student, BranchingStudent) == (config.student.kind != "writer")
     assert "\n" not in student.description and student.training_summary.endswith(".")
     with contextlib.closing(RunDirectory(tmp_path / "run", config)) as directory, Display(quiet=True) as display:
         student.restore(directory, display)

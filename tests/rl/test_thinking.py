@@ -64,7 +64,9 @@ def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(always):
 
 def test_a_model_that_always_thinks_is_not_told_that_it_does_not(always):
     boards = jax.tree.map(lambda x: np.asarray(x)[None], BOARD)
-    with pytest.raises(ConfigError, match=r"text.thinking = false: must be true, as every prompt begins a thought"):
+    with pytest.raises(
+        ConfigError, match=r"student.text.thinking = false: must be true, as every prompt begins a thought"
+    ):
         policy(always, thinking=False).prompts(boards)
 
 

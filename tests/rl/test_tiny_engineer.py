@@ -10,7 +10,7 @@ from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import config as config_
-from rl.config import Config, MeshSection
+from rl.config import MeshSection, WriterSection
 from rl.learn.context import read_context
 from rl.model.policy import SHIPPED_MODEL, Policy
 from rl.model.presets import shape_of
@@ -40,7 +40,7 @@ def test_it_was_taught_the_kinds_and_targets_of_the_lab():
 
 @pytest.mark.heavy
 def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
-    policy, parameters = Policy.create(Config(mesh=MeshSection(fsdp=1)), jax.random.key(0))
+    policy, parameters = Policy.create(WriterSection(), MeshSection(fsdp=1), jax.random.key(0))
     kinds, targets = LAB.lake.kinds, LAB.target_kinds
     trained = TrainingEvidence(tuple(row(kind, 100, max(0, 100 - int(9 * kind.difficulty))) for kind in kinds), ())
     evidence = Evidence(tuple(row(kind, 24, 0) for kind in targets), 0.0, 0.0, 4, 9.0, 0.0, training=trained)
@@ -50,7 +50,7 @@ def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
         name="model",
         generate=generate,
         context=read_context(settings),
-        training=lambda number: Training(number, LAB.rounds.count, LAB.rounds.epochs),
+        training=lambda number: Training(number, LAB.rounds.count, LAB.student.epochs),
         attempts=1,
     )
     history = [PastRound(0, LakeConfig.random(kinds, jax.random.key(1)), evidence)]

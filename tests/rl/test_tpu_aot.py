@@ -46,7 +46,9 @@ def compiled(topology, names, *overrides):
 
 def test_training_all_of_qwen3_4b_fits_eight_tpus_of_16_gigabytes():
     config = config_.load(CONFIG)
-    tokens = config.grpo.micro_batch * (config.text.max_prompt_tokens + config.text.max_new_tokens)
+    tokens = config.student.learn.micro_batch * (
+        config.student.text.max_prompt_tokens + config.student.text.max_new_tokens
+    )
     assert tokens == 8 * 2 * 2048, "two sequences of 2,048 tokens a chip"
     for figures in compiled("v5e:2x4", ["decode", "gradient"]):
         assert figures.fits, dataclasses.asdict(figures)

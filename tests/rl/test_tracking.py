@@ -111,7 +111,7 @@ def test_wandb_offline_keeps_rows_and_configuration_without_network(run, capfd, 
     opened = next(record.run for record in records if record.WhichOneof("record_type") == "run")
     assert (opened.project, opened.display_name) == ("lakes", "tiny")
     settings = {item.key: json.loads(item.value_json) for item in opened.config.update}
-    assert settings["grpo"] == Config().model_dump(mode="json")["grpo"]
+    assert settings["student"] == Config().model_dump(mode="json")["student"]
     assert [record.exit.exit_code for record in records if record.WhichOneof("record_type") == "exit"] == [0]
     assert capfd.readouterr() == ("", "")
 

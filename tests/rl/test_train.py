@@ -212,12 +212,14 @@ def arguments(workspace: Path, run: str, *overrides: str) -> list[str]:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("grpo.learning_ratee=1", "nearest is grpo.learning_rate"),
+        ("student.learn.learning_ratee=1", "nearest is student.learn.learning_rate"),
         pytest.param(
-            "text.max_prompt_tokens=12", "text.max_prompt_tokens = 12 must be at least", marks=pytest.mark.heavy
+            "student.text.max_prompt_tokens=12",
+            "student.text.max_prompt_tokens = 12 must be at least",
+            marks=pytest.mark.heavy,
         ),
         ("mesh.fsdp=64", "must be at most the 8 devices"),
-        ("validation.samples=5", "sampler.rows = 32: must be at least 40, as the 5 answers"),
+        ("validation.samples=5", "student.sampler.rows = 32: must be at least 40, as the 5 answers"),
     ],
 )
 def test_a_mistake_costs_one_line_and_writes_nothing(workspace, capsys, override, message):

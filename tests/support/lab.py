@@ -9,27 +9,26 @@ import optax
 
 from jaxlake.config import LakeConfig
 from jaxlake.generate import pool
-from rl.config import Config, NetworkSection, PPOSection, StudentSection
+from rl.config import Config, NetworkSection, TurnLearnSection
 from rl.loop.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 from rl.students.player.actor import log_probabilities
 
-NETWORK = NetworkSection(radius=1, width=8)
-SMALL = StudentSection(
-    kind="player",
+NETWORK = {"radius": 1, "width": 8}
+SMALL = NetworkSection(
+    kind="network",
     episode_steps=6,
     environments=8,
     rollout_steps=8,
     updates=2,
-    ppo=PPOSection(minibatches=2),
-    network=NETWORK,
+    learn=TurnLearnSection(minibatches=2),
+    **NETWORK,
 )
 LAB = {
     "student": SMALL.model_dump(exclude_unset=True),
     "lake": {"kinds": (3, 4)},
-    "warm_start": {"steps": 0},
     "rounds": {"count": 3, "instances": 16},
     "validation": {"kinds": (4,), "instances": 12, "samples": 2, "holes": (0.0, 0.3)},
     "engineer": {"kind": "learnability"},
@@ -71,8 +70,9 @@ WEIGHTS = {"w": jax.random.normal(jax.random.key(3), (3, 5)), "v": jnp.array([0.
 
 def turns(shape) -> dict:
     """Return the values of a run of a language model that plays, of a shape from a file; a rule designs for it."""
-    student = SMALL.model_dump(exclude_unset=True, exclude={"network"}) | {"actor": "language", "turns": {"chunk": 8}}
-    return LAB | {"student": student, "model": {"shape": str(shape), "remat": "none"}}
+    student = SMALL.model_dump(exclude_unset=True, exclude=set(NETWORK))
+    model = {"shape": str(shape), "remat": "none"}
+    return LAB | {"student": student | {"kind": "player", "chunk": 8, "model": model}}
 
 
 def whole(folder, config: Config):

@@ -35,15 +35,22 @@ from rl.run.tracking import Display
 from rl.students import WriterStudent
 from rl.students.writer.step import grpo_step, rounds_optimizer
 
-SETTINGS = {
-    "lake": {"kinds": (3, 4)},
-    "mesh": {"fsdp": 1},
+LEARN = {
+    **{"prompts": 4, "samples": 2, "micro_batch": 2, "learning_rate": 1e-2, "minibatches": 4, "kl_coefficient": 0.1},
+    **{"warmup_steps": 8, "schedule": "constant", "credit": "outcome", "engineer_every": 0},
+}
+WRITER = {
     "text": {"max_prompt_tokens": 32, "max_new_tokens": 8},
     "sampler": {"rows": 8},
-    "rounds": {"count": 2, "instances": 8, "epochs": 2},
-    "grpo": {"prompts": 4, "samples": 2, "micro_batch": 2, "learning_rate": 1e-2, "minibatches": 4}
-    | {"kl_coefficient": 0.1, "warmup_steps": 8, "schedule": "constant", "credit": "outcome", "engineer_every": 0},
+    "epochs": 2,
+    "learn": LEARN,
     "reward": {"kind": "paper", "free_tokens": 2, "limit_tokens": 8},  # what its answers differ in is their length
+}
+SETTINGS = {
+    "student": WRITER,
+    "lake": {"kinds": (3, 4)},
+    "mesh": {"fsdp": 1},
+    "rounds": {"count": 2, "instances": 8},
 }
 HOLES = str.maketrans("01", ".#")
 PREVIOUS = LakeConfig.uniform((3, 4), 0.3, 0.25)
@@ -59,19 +66,19 @@ class Stage:
         self.folder, self.made = folder, 0
         self.shape = {"shape": str(folder / "shape.json")}
         config = self.config()
-        _, self.parameters = Policy.create(config, make_key(0, Purpose.PARAMETERS))
+        _, self.parameters = Policy.create(config.student, config.mesh, make_key(0, Purpose.PARAMETERS))
         self.optimizer = rounds_optimizer(config)
         boards = stack([from_text(f"a..A\n{holes:04b}\nb..B\n....".translate(HOLES)) for holes in range(8)])
         kinds = np.array([Kind.of(4)] * 8, object)
         solutions = SimpleNamespace(cost=np.full(8, 6), lower_bound=np.full(8, 6))
         self.data = SimpleNamespace(instances=boards, solutions=solutions, kinds=kinds, report=())
 
-    def config(self, engineer: dict | None = None, **grpo) -> Config:
-        sections = {"grpo": SETTINGS["grpo"] | grpo, "engineer": engineer or {}}
-        return Config(**SETTINGS | {"model": self.shape} | sections)
+    def config(self, engineer: dict | None = None, **learn) -> Config:
+        student = WRITER | {"model": self.shape, "learn": LEARN | learn}
+        return Config(**SETTINGS | {"student": student, "engineer": engineer or {}})
 
-    def run(self, engineer: dict | None = None, **grpo) -> "Scene":
-        config = self.config(engineer, **grpo)
+    def run(self, engineer: dict | None = None, **learn) -> "Scene":
+        config = self.config(engineer, **learn)
         self.made += 1
         directory = RunDirectory(self.folder / f"run{self.made}", config)
         directory.create()

@@ -65,7 +65,7 @@ class Sampler(SamplerSpec):
 
     def __post_init__(self) -> None:
         if self.rows % self.shards:
-            raise ConfigError(f"sampler.rows = {self.rows}: must be a multiple of mesh.fsdp = {self.shards}")
+            raise ConfigError(f"student.sampler.rows = {self.rows}: must be a multiple of mesh.fsdp = {self.shards}")
 
     @property
     def shards(self) -> int:
@@ -142,7 +142,7 @@ class Sampler(SamplerSpec):
         if distributed.agree(not np.isfinite(logprobs[mask]).all()):
             raise RunError(
                 "the model's log-probabilities are NaN or infinite, so no token can be drawn: its parameters are not "
-                f"finite, or too large for model.dtype = {np.dtype(self.config.dtype)}"
+                f"finite, or too large for student.model.dtype = {np.dtype(self.config.dtype)}"
             )
         forced = self.thinking.forced(tokens, mask) if self.thinking else np.zeros_like(mask)
         return Rollout(tokens=tokens, mask=mask, forced=forced, logprobs=logprobs, truncated=~ended)
@@ -165,8 +165,8 @@ class Sampler(SamplerSpec):
         width = self.rows // self.shards
         if samples > width:
             raise ConfigError(
-                f"sampler.rows = {self.rows}: must be at least {samples * self.shards}, as the {samples} answers to a "
-                f"prompt are generated together on each of the mesh.fsdp = {self.shards} shards"
+                f"student.sampler.rows = {self.rows}: must be at least {samples * self.shards}, as the {samples} "
+                f"answers to a prompt are generated together on each of the mesh.fsdp = {self.shards} shards"
             )
         return width
 

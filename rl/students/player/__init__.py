@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rl.config import Config
+from rl.config import Config, NetworkSection
 from rl.students.player import language, network
 from rl.students.player.language import LanguagePlayer
 from rl.students.player.network import NetworkPlayer
@@ -18,4 +18,4 @@ def load_player(config: Config, folder: Path) -> Player:
     Raises:
       ConfigError: if the folder holds no such player.
     """
-    return (network if config.is_network else language).load_player(config, folder)
+    return (network if isinstance(config.student, NetworkSection) else language).load_player(config, folder)

@@ -1,6 +1,6 @@
 """GRPO of a player: plays of one board are a group, and a play's worth against its group's is each move's advantage.
 
-In each update `student.environments` boards are played side by side, `grpo.samples` of them the same one, for
+In each update `student.environments` boards are played side by side, `learn.samples` of them the same one, for
 `student.rollout_steps` steps and on to the end of each play. No value is learned. Advantages, loss and optimizer are
 those of plans (`rl.learn`), with a decision in a token's place.
 """
@@ -19,8 +19,8 @@ from jaxlake.arguments import seed_key
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance
-from rl.config import Config, GRPOSection, StudentSection
-from rl.config.choices import Advantage
+from rl.config import PlaySection, TurnLearnSection
+from rl.config.choices import Advantage, Baseline
 from rl.learn import optimizer as optimizers
 from rl.learn.advantages import advantages
 from rl.learn.loss import LossInputs, describe, token_losses
@@ -36,28 +36,28 @@ RIDGE = 1.0
 """Weight of the square of a fitted baseline's coefficients, against one decision's error."""
 
 
-def summary(config: Config, who: str) -> str:
+def summary(student: PlaySection, boards: int, who: str) -> str:
     """Return the learning as the settings have it, in words for an engineer."""
-    student, settings = config.student, config.grpo
+    settings = student.learn
     return (
         f"GRPO of {who}, {student.updates} updates a round of {student.environments} boards and "
         f"{student.rollout_steps} steps each, {settings.samples} plays of a board side by side, temperature "
-        f"{settings.temperature:g}, learning rate {settings.learning_rate:g} ({settings.schedule}), advantage "
-        f"{settings.advantage}, clip {settings.clip_low:g} and {settings.clip_high:g}, "
-        f"{rollouts.in_words(config)}"
+        f"{settings.temperature:g}, learning rate {settings.learning_rate:g} ({settings.schedule}), baseline "
+        f"{settings.baseline}, clip {settings.clip_low:g} and {settings.clip_high:g}, "
+        f"{rollouts.in_words(student, boards)}"
     )
 
 
 @functools.cache
-def make_optimizer(actor: Actor, settings: GRPOSection, updates: int) -> optax.GradientTransformation:
+def make_optimizer(actor: Actor, settings: TurnLearnSection, updates: int) -> optax.GradientTransformation:
     """Return the optimizer that plans have, as the actor takes it; one object for equal arguments."""
     return actor.adapt(optimizers.make_optimizer(settings, updates))
 
 
 def programs(
     actor: Actor,
-    student: StudentSection,
-    settings: GRPOSection,
+    student: PlaySection,
+    settings: TurnLearnSection,
     optimizer: optax.GradientTransformation,
     frozen: Any,
     reference: Any,
@@ -81,8 +81,8 @@ def programs(
 
 def train_round(
     actor: Actor,
-    student: StudentSection,
-    settings: GRPOSection,
+    student: PlaySection,
+    settings: TurnLearnSection,
     optimizer: optax.GradientTransformation,
     frozen: Any,
     reference: Any,
@@ -108,7 +108,7 @@ def train_round(
         facts = zip(*jax.device_get((rollout.reward, rollout.done, rollout.present)), strict=True)
         found = [compare(settings, *of_lane) for of_lane in facts]
         advantage, others, weight = (np.stack(part) for part in zip(*found, strict=True))
-        if settings.advantage is Advantage.FITTED:
+        if settings.baseline is Baseline.FITTED:
             advantage = fit(actor, settings, rollout, others)
         learner, played, metrics = update(
             actor, settings, optimizer, frozen, reference, learner, played, rollout, advantage, weight, order_keys
@@ -120,15 +120,15 @@ def train_round(
 
 
 def compare(
-    settings: GRPOSection, reward: np.ndarray, done: np.ndarray, present: np.ndarray
+    settings: TurnLearnSection, reward: np.ndarray, done: np.ndarray, present: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Compare the plays of groups, and return what follows for each decision of a rollout.
 
     A play is worth the sum of an agent's rewards, and is compared with what the same agent got in the other plays of
-    its group: those of the same number in the `grpo.samples` environments side by side. A group may lack plays, as
+    its group: those of the same number in the `learn.samples` environments side by side. A group may lack plays, as
     each environment goes at its own pace. What a rollout cuts off is worth nothing that is known, and has no weight.
 
-    With `grpo.gae_lambda` below 1 a play's advantage fades with the steps from a move to the play's end. That is
+    With `learn.gae_lambda` below 1 a play's advantage fades with the steps from a move to the play's end. That is
     generalised advantage estimation (Schulman et al. 2016) where every state of a play is worth its group's mean.
 
     Args:
@@ -159,8 +159,8 @@ def compare(
     others = np.stack([np.where(size > 0, total / np.maximum(size, 1), 0), size > 0], axis=-1)[each]
 
     of_play = np.zeros(plays * agents, np.float32)
-    if settings.advantage is not Advantage.FITTED:
-        of_play[counts] = advantages(worth[counts].astype(np.float32), group[counts], settings.advantage)
+    if settings.baseline is not Baseline.FITTED:
+        of_play[counts] = advantages(worth[counts].astype(np.float32), group[counts], Advantage.GROUP_STD)
     left, to_end = np.zeros(done.shape, np.int32), np.zeros(environments, np.int32)
     for time in reversed(range(steps)):
         left[time] = to_end = np.where(done[time], 0, to_end + 1)
@@ -171,7 +171,7 @@ def compare(
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def fit(actor: Actor, settings: GRPOSection, rollout: Rollout, others: Array) -> Array:
+def fit(actor: Actor, settings: TurnLearnSection, rollout: Rollout, others: Array) -> Array:
     """Return advantages against a baseline that is fitted to each lane's rollout by least squares.
 
     The baseline is linear in the features of what an agent sees, in their mean over its team, and in what the group's
@@ -209,8 +209,8 @@ def fit(actor: Actor, settings: GRPOSection, rollout: Rollout, others: Array) ->
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def collect(
     actor: Actor,
-    student: StudentSection,
-    settings: GRPOSection,
+    student: PlaySection,
+    settings: TurnLearnSection,
     frozen: Any,
     parameters: Any,
     bank: LevelBank,
@@ -255,8 +255,7 @@ def collect(
 
         number = jnp.zeros(count, jnp.int32)
         first = rollouts.begin(lake, actor, bank, draw(number)), number, jnp.ones(count, bool)
-        steps = student.rollout_steps + actor.episode_steps - 1
-        return jax.lax.scan(step, first, (jnp.arange(steps), jax.random.split(play_key, steps)))[1]
+        return jax.lax.scan(step, first, (jnp.arange(student.steps), jax.random.split(play_key, student.steps)))[1]
 
     return jax.vmap(one)(parameters, bank, optima, keys)
 
@@ -277,7 +276,7 @@ class _Decisions(Record):
 @functools.partial(jax.jit, static_argnums=(0, 1, 2), donate_argnums=(5, 6))
 def update(
     actor: Actor,
-    settings: GRPOSection,
+    settings: TurnLearnSection,
     optimizer: optax.GradientTransformation,
     frozen: Any,
     reference: Any,
@@ -288,7 +287,7 @@ def update(
     weight: Array,
     keys: Array,
 ) -> tuple[Learner, Played, dict[str, Array]]:
-    """Pass over the rollout of each lane `grpo.iterations` times, and add its plays to those of the round."""
+    """Pass over the rollout of each lane `learn.iterations` times, and add its plays to those of the round."""
 
     def tempered(logits: Array, legal: Array) -> Array:
         return log_probabilities(logits / settings.temperature, legal)

@@ -19,7 +19,8 @@ from jaxlake import view
 from jaxlake.arguments import seed_key
 from jaxlake.record import Array
 from jaxlake.types import Instance
-from rl.config import Config, ConfigError, StudentSection
+from rl.config import Config, ConfigError, PlayerSection
+from rl.config.choices import Baseline
 from rl.judge.validation import validate
 from rl.learn import optimizer as optimizers
 from rl.learn import supervised
@@ -117,7 +118,7 @@ def _by_properties(inner: optax.GradientTransformation, first: int) -> optax.Gra
 
 
 def make_actor(
-    policy: Policy, student: StudentSection, parameters: nnx.State, key: jax.Array
+    policy: Policy, student: PlayerSection, parameters: nnx.State, key: jax.Array
 ) -> tuple[LanguageActor, Policy, nnx.State]:
     """Return the actor, and policy and parameters with a token for each phrase if the settings ask for such.
 
@@ -127,14 +128,14 @@ def make_actor(
     Raises:
       ConfigError: if the tokenizer has no single token for a move, or the settings do not go together.
     """
-    tokenizer, settings, steps = policy.tokenizer, student.turns, student.episode_steps
-    if not settings.tokens:
+    tokenizer, steps = policy.tokenizer, student.episode_steps
+    if not student.tokens:
         prompt = in_words(tokenizer)
-        check_fit([(0,) * prompt.length], policy.text.max_prompt_tokens, "text.max_prompt_tokens")
-        return LanguageActor(policy.graph, prompt, settings.chunk, None, steps), policy, parameters
+        check_fit([(0,) * prompt.length], policy.text.max_prompt_tokens, "student.max_prompt_tokens")
+        return LanguageActor(policy.graph, prompt, student.chunk, None, steps), policy, parameters
     if policy.shape.lora is not None:
         raise ConfigError(
-            "student.turns.tokens = true: must be false with adapters, which leave the embedding of new tokens as it is"
+            "student.tokens = true: must be false with adapters, which leave the embedding of new tokens as it is"
         )
     phrases = [phrase for part in view.phrases() for phrase in part]
     missing = [token for token in (*phrases, *MOVES) if tokenizer.id_of(token) is None]
@@ -153,7 +154,7 @@ def make_actor(
         after=(),
         moves=tuple(ids[move] for move in MOVES),  # type: ignore[misc]
     )
-    return LanguageActor(policy.graph, prompt, settings.chunk, ids[phrases[0]], steps), policy, parameters
+    return LanguageActor(policy.graph, prompt, student.chunk, ids[phrases[0]], steps), policy, parameters
 
 
 def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> tuple[Policy, nnx.State]:
@@ -227,25 +228,26 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
     def __init__(self, config: Config):
         super().__init__(config)
         key = make_key(config.seed, Purpose.PARAMETERS)
-        policy, parameters = Policy.create(config, key)
+        policy, parameters = Policy.create(config.player, config.mesh, key)
         self.actor, self.policy, self._parameters = make_actor(
-            policy, config.student, parameters, jax.random.fold_in(key, 1)
+            policy, config.player, parameters, jax.random.fold_in(key, 1)
         )
         self.optimizer = make_optimizer(config, self.actor)
         self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: {self.name}"
 
     @staticmethod
     def programs(config: Config, mesh: Mesh) -> list[Program]:
-        """List the programs of a run, in which a view takes all of `text.max_prompt_tokens`.
+        """List the programs of a run, in which a view takes all of `student.max_prompt_tokens`.
 
         They are an update and the play of the validation boards; see `rl.students.programs`.
         """
-        student, kinds, count = config.student, config.all_kinds, config.rounds.instances
-        shape, graph, parameters = abstract_model(config.model, mesh)
+        student, kinds, count = config.player, config.all_kinds, config.rounds.instances
+        by_value = student.learn.baseline is Baseline.VALUE
+        shape, graph, parameters = abstract_model(student.model, mesh)
         trained, frozen = lora.split(parameters)
-        prompt = Prompt.of_length(config.text.max_prompt_tokens)
-        actor = LanguageActor(graph, prompt, student.turns.chunk, None, student.episode_steps)
-        value = jax.eval_shape(lambda: first_value(shape.hidden_size)) if config.by_ppo else None
+        prompt = Prompt.of_length(student.max_prompt_tokens)
+        actor = LanguageActor(graph, prompt, student.chunk, None, student.episode_steps)
+        value = jax.eval_shape(lambda: first_value(shape.hidden_size)) if by_value else None
         optimizer, tree = make_optimizer(config, actor), tree_of(trained, value)
         alone = Learner(parameters=tree, optimizer=jax.eval_shape(optimizer.init, tree))
         learner = sharding.abstract(jax.eval_shape(lambda learner: lanes([learner]), alone), mesh)
@@ -266,11 +268,11 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         bank = sharding.abstract(bank, mesh)
         held_out = boards(config.validation.instances)
         plays = functools.partial(play.lower, actor, frozen, learner.parameters, held_out, keys[0], False)
-        if config.by_ppo:
+        if by_value:
             learns = ppo.programs(actor, student, frozen, learner, bank, optima, mesh)
         else:
-            against = {"model": reference} if config.grpo.kl_coefficient > 0 else None
-            playing = actor, student, config.grpo, optimizer, frozen, against, learner, bank, optima, mesh
+            against = {"model": reference} if student.learn.kl_coefficient > 0 else None
+            playing = actor, student, student.learn, optimizer, frozen, against, learner, bank, optima, mesh
             learns = grpo.programs(*playing)
         return [
             *learns,
@@ -281,7 +283,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         """Take the state of the last whole checkpoint, or the first one; draw the boards of the validations."""
         self.frozen = lora.split(self._parameters)[1]
         value = None
-        if self.config.by_ppo:
+        if self.by_value:
             value = first_value(self.policy.shape.hidden_size)
             value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
         begin = functools.partial(self._first_optimizer, value=value)
@@ -299,14 +301,14 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         """Return the optimizer's state where a stage begins."""
         first, tree = self.optimizer.init, tree_of(trained, value)
         if stage == "warm_start":
-            settings = self.config.warm_start
+            settings = self.config.player.warm_start
             first, tree = optimizers.make_optimizer(settings, settings.steps).init, trained
         return jax.jit(first, out_shardings=sharding.shardings(jax.eval_shape(first, tree), self.policy.mesh))(tree)
 
     def warm_start(self, recorder: Recorder) -> None:
         """Learn engineer examples if the settings ask for any, and validate; take the optimizer of the rounds."""
         state = self.state
-        if self.config.warm_start.steps:
+        if self.config.player.warm_start.steps:
             supervised.warm_start(self.policy, self.config, state, recorder, None)
             recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
         trained = lora.split(state.parameters)[0]
@@ -320,10 +322,10 @@ def load_player(config: Config, folder: Path) -> Player:
       ConfigError: if the folder holds no such player.
     """
     key = make_key(config.seed, Purpose.PARAMETERS)
-    policy, model = Policy.load(config, folder, key)
-    if config.student.turns.tokens and policy.tokenizer.id_of(MOVES[0]) is None:
+    policy, model = Policy.load(config.player, config.mesh, folder, key)
+    if config.player.tokens and policy.tokenizer.id_of(MOVES[0]) is None:
         raise ConfigError(f"{folder}: must hold a model that played, and its tokenizer lacks the tokens of a view")
-    reader, policy, model = make_actor(policy, config.student, model, key)
+    reader, policy, model = make_actor(policy, config.player, model, key)
     trained, frozen = lora.split(model)
     parameters = lanes([{"model": trained}])
-    return Player(reader, config.student.environments, frozen, parameters, policy.identity)
+    return Player(reader, config.player.environments, frozen, parameters, policy.identity)

@@ -23,7 +23,7 @@ from rl.run.tracking import Display
 from rl.students.player.actor import lane, lanes, log_probabilities
 from rl.students.player.learner import Learner
 from rl.students.player.play import Player
-from rl.students.player.student import PlayerStudent, make_optimizer
+from rl.students.player.student import PlayerStudent, make_optimizer, play_section
 
 Parameters = dict[str, dict[str, Array]]
 """Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2`` and ``heads``, float32.
@@ -84,18 +84,20 @@ class NetworkActor:
     """An `rl.students.player.actor.Actor`: an MLP.
 
     Attributes:
-      settings: radius of the window and width of the hidden layers.
+      radius: radius of the window.
+      width: width of the hidden layers.
       episode_steps: length of an episode.
     """
 
-    settings: NetworkSection
+    radius: int
+    width: int
     episode_steps: int
     chunk: None = None
 
     @property
     def observe(self) -> Surroundings:
         """The view of an agent."""
-        return Surroundings(self.settings.radius, self.episode_steps)
+        return Surroundings(self.radius, self.episode_steps)
 
     def features(self, view: tuple[Array, Array]) -> jax.Array:
         """Return the window as zeros and ones, and the numbers."""
@@ -122,7 +124,7 @@ def begin(actor: NetworkActor, optimizer: optax.GradientTransformation, keys: Ar
     """Return fresh networks, one for each key ``[lanes]``: orthogonal matrices, a nearly uniform policy."""
 
     def one(key: Array) -> Learner:
-        width, features = actor.settings.width, actor.observe.features
+        width, features = actor.width, actor.observe.features
         shapes = [(features, width, 2**0.5), (width, width, 2**0.5), (width, len(Action), 0.01), (width, 1, 1.0)]
         hidden_1, hidden_2, policy, value = (
             jax.nn.initializers.orthogonal(scale)(jax.random.fold_in(key, number), (inputs, outputs), jnp.float32)
@@ -143,7 +145,7 @@ def save(folder: Path, actor: NetworkActor, parameters: Parameters) -> None:
     with (folder / "network.npz").open("wb") as file:
         arrays = {f"{layer}.{name}": np.asarray(x) for layer, part in parameters.items() for name, x in part.items()}
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    values = actor.settings.model_dump() | {"episode_steps": actor.episode_steps}
+    values = {"radius": actor.radius, "width": actor.width, "episode_steps": actor.episode_steps}
     (folder / "network.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
@@ -155,8 +157,7 @@ def load(folder: Path) -> tuple[NetworkActor, Parameters]:
     """
     try:
         values = json.loads((folder / "network.json").read_text(encoding="utf-8"))
-        steps = values.pop("episode_steps")
-        actor = NetworkActor(NetworkSection.model_validate(values), steps)
+        actor = NetworkActor(values["radius"], values["width"], values["episode_steps"])
         parameters: Parameters = {}
         with np.load(folder / "network.npz") as file:
             for name in file.files:
@@ -203,7 +204,9 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
 
     def __init__(self, config: Config):
         super().__init__(config)
-        self.actor = NetworkActor(config.student.network, config.student.episode_steps)
+        student = config.student
+        assert isinstance(student, NetworkSection)
+        self.actor = NetworkActor(student.radius, student.width, student.episode_steps)
         self.optimizer = make_optimizer(config, self.actor)
         self._first = begin(self.actor, self.optimizer, make_key(config.seed, Purpose.PARAMETERS)[None])
         count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
@@ -237,4 +240,4 @@ def load_player(config: Config, folder: Path) -> Player:
       ConfigError: if the folder holds no network.
     """
     actor, parameters = load(folder)
-    return Player(actor, config.student.environments, None, lanes([parameters]))
+    return Player(actor, play_section(config).environments, None, lanes([parameters]))

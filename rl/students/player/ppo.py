@@ -13,7 +13,7 @@ from jaxlake.arguments import seed_key
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Instance
-from rl.config import Config, StudentSection
+from rl.config import PlaySection, TurnLearnSection
 from rl.model import sharding
 from rl.students.base import Program
 from rl.students.player import rollout as rollouts
@@ -21,10 +21,8 @@ from rl.students.player.actor import Actor, decide, lake_of, of_action
 from rl.students.player.learner import Learner, make_passes, over_chunks
 from rl.students.player.rollout import Played, Rollout
 
-DISCOUNT, GAE_LAMBDA = 0.97, 0.9
-"""Discount of a reward one step later, and of the advantage estimates (0 trusts the values, 1 the returns)."""
-CLIP, ENTROPY = 0.2, 0.01
-"""Bounds of the ratio of probabilities (1 +- CLIP), and weight of the bonus on entropy."""
+DISCOUNT = 0.97
+"""Discount of a reward one step later."""
 MAX_NORM = 0.5
 """Largest norm of a gradient."""
 
@@ -42,18 +40,17 @@ class _Decisions(Record):
     weight: Array
 
 
-def summary(config: Config, who: str) -> str:
+def summary(student: PlaySection, boards: int, who: str) -> str:
     """Return the learning as the settings have it, in words for an engineer."""
-    student = config.student
     return (
         f"PPO of {who}, {student.updates} updates a round of {student.environments} boards and "
-        f"{student.rollout_steps} steps each, learning rate {student.ppo.learning_rate:g}, "
-        f"{rollouts.in_words(config)}"
+        f"{student.rollout_steps} steps each, learning rate {student.learn.learning_rate:g}, "
+        f"{rollouts.in_words(student, boards)}"
     )
 
 
 def programs(
-    actor: Actor, student: StudentSection, frozen: Any, learner: Learner, bank: LevelBank, optima: Array, mesh: Mesh
+    actor: Actor, student: PlaySection, frozen: Any, learner: Learner, bank: LevelBank, optima: Array, mesh: Mesh
 ) -> list[Program]:
     """List the program of an update of one lane, from abstract arrays."""
     keys = jax.random.split(seed_key(0), (1, 1))
@@ -66,7 +63,7 @@ def programs(
 
 def train_round(
     actor: Actor,
-    student: StudentSection,
+    student: PlaySection,
     frozen: Any,
     learner: Learner,
     levels: Instance,
@@ -113,7 +110,7 @@ def make_optimizer(actor: Actor, rate: float) -> optax.GradientTransformation:
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
-def begin_round(actor: Actor, student: StudentSection, bank: LevelBank, keys: Array) -> Any:
+def begin_round(actor: Actor, student: PlaySection, bank: LevelBank, keys: Array) -> Any:
     """Return every lane's environments at the beginning of episodes, and a `Played` of nothing."""
 
     def one(bank: LevelBank, key: Array) -> Any:
@@ -126,7 +123,7 @@ def begin_round(actor: Actor, student: StudentSection, bank: LevelBank, keys: Ar
 @functools.partial(jax.jit, static_argnums=(0, 1), donate_argnums=(3, 4))
 def update(
     actor: Actor,
-    student: StudentSection,
+    student: PlaySection,
     frozen: Any,
     learner: Learner,
     playing: Any,
@@ -135,7 +132,7 @@ def update(
     keys: Array,
 ) -> tuple[Learner, Any, dict[str, Array]]:
     """Make an update for each of the keys ``[lanes, updates]``, continuing the environments' current episodes."""
-    lake, settings = lake_of(actor, student.reward), student.ppo
+    lake, settings = lake_of(actor, student.reward), student.learn
     optimizer = make_optimizer(actor, settings.learning_rate)
 
     def step(bank: LevelBank, optima: Array, parameters: Any, environments: Any, key: Array) -> tuple[Any, Rollout]:
@@ -157,16 +154,16 @@ def update(
         )
         states, _, view, legal = environments
         last = decide(actor, learner.parameters, frozen, view, legal, states.positions != ABSENT)[1]
-        advantage = estimate_advantages(rollout, last, GAE_LAMBDA)
+        advantage = estimate_advantages(rollout, last, settings.gae_lambda)
         played = rollouts.count(played, rollout, advantage)
         rows = rollout, advantage, advantage + rollout.value
         learner, metrics = make_passes(
-            lambda parameters, rows: _gradient(actor, parameters, frozen, *rows),
+            lambda parameters, rows: _gradient(actor, settings, parameters, frozen, *rows),
             optimizer,
             learner,
             rows,
             order_key,
-            settings.epochs,
+            settings.iterations,
             settings.minibatches,
         )
         return (learner, (environments, played)), metrics | rollouts.describe(rollout)
@@ -195,7 +192,13 @@ def estimate_advantages(rollout: Rollout, last_value: Array, gae_lambda: float) 
 
 
 def _gradient(
-    actor: Actor, parameters: Any, frozen: Any, rows: Rollout, advantage: Array, returns: Array
+    actor: Actor,
+    settings: TurnLearnSection,
+    parameters: Any,
+    frozen: Any,
+    rows: Rollout,
+    advantage: Array,
+    returns: Array,
 ) -> tuple[Any, dict[str, Array]]:
     """Return the gradient of a minibatch's loss, and its metrics; the decisions of agents that are present count."""
     weight = rows.present.astype(jnp.float32)
@@ -211,11 +214,13 @@ def _gradient(
         returns=returns,
         weight=weight,
     )
-    gradient = jax.grad(functools.partial(_loss, actor), has_aux=True)
+    gradient = jax.grad(functools.partial(_loss, actor, settings), has_aux=True)
     return over_chunks(actor, lambda part: gradient(parameters, frozen, part, total), decisions, rows.present)
 
 
-def _loss(actor: Actor, parameters: Any, frozen: Any, rows: _Decisions, total: Array) -> tuple[Array, dict[str, Array]]:
+def _loss(
+    actor: Actor, settings: TurnLearnSection, parameters: Any, frozen: Any, rows: _Decisions, total: Array
+) -> tuple[Array, dict[str, Array]]:
     """PPO's clipped loss (Schulman et al. 2017), a squared error of the value, an entropy bonus; means over `total`."""
     logits, value = actor.forward(parameters, frozen, rows.view, rows.legal)
 
@@ -223,9 +228,9 @@ def _loss(actor: Actor, parameters: Any, frozen: Any, rows: _Decisions, total: A
         return jnp.sum(x * rows.weight) / total
 
     ratio = jnp.exp(of_action(logits, rows.action) - rows.log_probability)
-    clipped = jnp.clip(ratio, 1 - CLIP, 1 + CLIP)
+    clipped = jnp.clip(ratio, 1 - settings.clip_low, 1 + settings.clip_high)
     policy_loss = -mean(jnp.minimum(ratio * rows.advantage, clipped * rows.advantage))
     value_loss = 0.5 * mean((value - rows.returns) ** 2)
     entropy = -mean(jnp.sum(jnp.exp(logits) * logits * rows.legal, axis=-1))
-    loss = policy_loss + value_loss - ENTROPY * entropy
+    loss = policy_loss + value_loss - settings.entropy_coefficient * entropy
     return loss, {"loss": loss, "policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

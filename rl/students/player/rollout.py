@@ -17,7 +17,7 @@ from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.state import State
 from jaxlake.types import ABSENT, Instance
-from rl.config import Config, StudentSection
+from rl.config import PlaySection
 from rl.config.choices import PlayerReward
 from rl.students.player.actor import Actor, decide, lane, lanes, of_action
 from rl.students.player.play import reset, see
@@ -77,7 +77,7 @@ SOLVED, OPTIMAL, HOLE, CONFLICT, LATE = range(5)
 """How a play ends."""
 
 
-def make_bank(student: StudentSection, levels: Instance) -> LevelBank:
+def make_bank(student: PlaySection, levels: Instance) -> LevelBank:
     """Return levels ``[lanes, levels]`` as banks, with the distances to the goals if the reward may ask for them."""
     if student.reward in (PlayerReward.SPARSE, PlayerReward.COST):
         return LevelBank(instances=levels, distances=None)
@@ -197,12 +197,11 @@ def count(played: Played, rollout: Rollout, advantage: Array) -> Played:
     return Played(**{name: sums[name].at[level].add(x.astype(sums[name].dtype)) for name, x in added.items()})
 
 
-def in_words(config: Config) -> str:
+def in_words(student: PlaySection, boards: int) -> str:
     """Return how boards are played and rewarded, for an engineer."""
-    reward = config.student.reward
+    reward = student.reward
     words = "Reward 1 when all agents have arrived, else 0." if reward == PlayerReward.SPARSE else f"Reward {reward}."
-    steps, boards = config.student.episode_steps, config.rounds.instances
-    return f"at most {steps} steps an episode. {words} {boards} boards a round."
+    return f"at most {student.episode_steps} steps an episode. {words} {boards} boards a round."
 
 
 def evidence_rows(played: Played, kinds: Array) -> tuple[KindEvidence, ...]:

@@ -17,7 +17,8 @@ from jaxlake.kinds import Kind
 from jaxlake.record import Array
 from jaxlake.types import Instance
 from jaxlake.verify import verify
-from rl.config import Config, ConfigError, RunError, extensions
+from rl.config import Config, ConfigError, PlaySection, RunError, extensions
+from rl.config.choices import Baseline
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key, make_round_key
@@ -32,10 +33,18 @@ from rl.students.player.rollout import Played, evidence_rows
 
 def make_optimizer(config: Config, actor: Actor) -> optax.GradientTransformation:
     """Return the optimizer of an actor's parameters."""
-    if config.by_ppo:
-        return ppo.make_optimizer(actor, config.student.ppo.learning_rate)
-    updates = config.rounds.count * config.student.updates * config.grpo.updates
-    return grpo.make_optimizer(actor, config.grpo, updates)
+    student = play_section(config)
+    learn = student.learn
+    if learn.baseline is Baseline.VALUE:
+        return ppo.make_optimizer(actor, learn.learning_rate)
+    updates = config.rounds.count * student.updates * learn.minibatches * learn.iterations
+    return grpo.make_optimizer(actor, learn, updates)
+
+
+def play_section(config: Config) -> PlaySection:
+    """Return the settings of a student that moves turn by turn."""
+    assert isinstance(config.student, PlaySection)
+    return config.student
 
 
 class PlayerState(RunState, Protocol):
@@ -78,12 +87,10 @@ class PlayerStudent(Generic[StateT]):
     def __init__(self, config: Config):
         if jax.process_count() > 1:
             raise ConfigError("student.kind = player learns in one process; start it without --processes")
-        self.config, self.settings = config, config.student
-        self.name = config.student.learner.upper()
-        key, rate = (
-            ("student.ppo", config.student.ppo.learning_rate) if config.by_ppo else ("grpo", config.grpo.learning_rate)
-        )
-        self.rate = f"{key}.learning_rate than {rate:g}"
+        self.config, self.settings = config, play_section(config)
+        self.by_value = self.settings.learn.baseline is Baseline.VALUE
+        self.name = "PPO" if self.by_value else "GRPO"
+        self.rate = f"student.learn.learning_rate than {self.settings.learn.learning_rate:g}"
         extensions.check_extensions(config)
         self.validation: Dataset
         self._validation_key: jax.Array
@@ -92,7 +99,7 @@ class PlayerStudent(Generic[StateT]):
     @property
     def training_summary(self) -> str:
         """The learning as the settings have it, in words."""
-        return (ppo if self.config.by_ppo else grpo).summary(self.config, self.who)
+        return (ppo if self.by_value else grpo).summary(self.settings, self.config.rounds.instances, self.who)
 
     def draw_validation(self, directory: RunDirectory, display: Display) -> None:
         """Draw the boards of the validations."""
@@ -164,7 +171,7 @@ class PlayerStudent(Generic[StateT]):
             recorder.save()
             raise RunError(
                 f"round {k}: the loss of update {bad + 1} of {updates} is not finite; a smaller {self.rate} may "
-                f"help; the {self.config.student.actor} before the round is saved"
+                f"help; the {self.config.student.kind} before the round is saved"
             )
         watch.lap("update")
         seconds = {"update": watch.seconds["update"] / updates}
@@ -189,15 +196,15 @@ class PlayerStudent(Generic[StateT]):
         levels = lanes([part.instances for part in boards])
         optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
         taught = learner, levels, optima, jnp.stack(list(keys)), check
-        if self.config.by_ppo:
+        if self.by_value:
             return ppo.train_round(self.actor, self.settings, self.frozen, *taught)
         return grpo.train_round(
-            self.actor, self.settings, self.config.grpo, self.optimizer, self.frozen, self.reference, *taught
+            self.actor, self.settings, self.settings.learn, self.optimizer, self.frozen, self.reference, *taught
         )
 
     def answerer(self) -> Player:
         """Return who plays boards with the current parameters."""
-        return Player(self.actor, self.config.student.environments, self.frozen, self.state.learner.parameters)
+        return Player(self.actor, self.settings.environments, self.frozen, self.state.learner.parameters)
 
     def branch(self, designs: Sequence[LakeConfig], repeats: int, key: jax.Array) -> Learner:
         """Train branches of one round on each design, all in one program; the state stays as it is.

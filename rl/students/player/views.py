@@ -83,7 +83,7 @@ class Prompt:
 
 def in_words(tokenizer: Tokenizer) -> Prompt:
     """Return the prompt in the tokenizer's own words, within its chat format."""
-    setting, mark = "student.turns.tokens", "\x00"
+    setting, mark = "student.tokens", "\x00"
     tokenizer.check_answers_at_once(setting)
     before, after = tokenizer.chat_text(view.INSTRUCTIONS + mark, thinking=False).split(mark)
     words, parts = before, []

@@ -11,7 +11,7 @@ from flax import nnx
 from engineer import evidence
 from jaxlake.types import Verdict
 from rl import distributed
-from rl.config import Config, GRPOSection
+from rl.config import Config, LearnSection
 from rl.config.choices import Credit
 from rl.judge.answers import judge_plans
 from rl.learn import credit, metrics, reward, supervised
@@ -57,15 +57,15 @@ def grpo_step(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Take one GRPO step.
 
-    1. Sample `grpo.samples` answers to each of the boards, and judge them (`sample`).
+    1. Sample `learn.samples` answers to each of the boards, and judge them (`sample`).
     2. Reward the answers, and compare those to one board (`reward_answers`).
     3. Make a batch with an advantage a token (`make_batch`), and the log-probabilities that the updates are measured
        against (`add_logprobs`).
-    4. Make `grpo.minibatches` updates, each on a part of the batch (`make_updates`).
-    5. After every `grpo.engineer_every`-th step make an update on engineer examples (`supervised.rehearse`).
+    4. Make `learn.minibatches` updates, each on a part of the batch (`make_updates`).
+    5. After every `learn.engineer_every`-th step make an update on engineer examples (`supervised.rehearse`).
 
     Args:
-      boards: int ``[grpo.prompts]``, the step's boards, by their index in the set.
+      boards: int ``[learn.prompts]``, the step's boards, by their index in the set.
 
     Returns:
       Metrics, equal on all processes; seconds by part: rollout, credit, logprob, update, rehearsal, host; and answer
@@ -76,7 +76,7 @@ def grpo_step(
         made, a signal waits for the end of the step.
       RunError: see `Recorder.note_update`.
     """
-    settings, progress, watch = config.grpo, state.progress, Stopwatch()
+    settings, progress, watch = config.writer.learn, state.progress, Stopwatch()
     expected = len(boards) * settings.samples // jax.process_count()
     show = recorder.with_stop_check(lambda done: recorder.display.within(f"answers {done}/{expected}"))
     rollout, verdicts = sample(policy, config, state, data, boards, show, watch)
@@ -112,7 +112,7 @@ def sample(
     show: Callable[[int], None],
     watch: Stopwatch,
 ) -> tuple[Rollout, Verdict]:
-    """Answer the boards, and judge the answers: ``[P * grpo.samples]``, those to one board side by side.
+    """Answer the boards, and judge the answers: ``[P * learn.samples]``, those to one board side by side.
 
     Each process samples the answers to its part of the boards and then learns of all. (512 answers of 8,192 tokens are
     38 MB.)
@@ -121,8 +121,8 @@ def sample(
       show: called with the number of finished answers, now and then; may raise.
       watch: gets the laps `rollout` and `host`.
     """
-    settings, progress = config.grpo, state.progress
-    mine = boards[distributed.share(len(boards), "grpo.prompts")]
+    settings, progress = config.writer.learn, state.progress
+    mine = boards[distributed.share(len(boards), "student.learn.prompts")]
     prompts = data.prompts.take(mine)
     rollout = policy.sampler.generate(
         policy.rollout_parameters(state.parameters),
@@ -144,7 +144,7 @@ def reward_answers(
     config: Config, progress: Progress, data: BoardSet, boards: np.ndarray, rollout: Rollout, verdicts: Verdict
 ) -> Rewarded:
     """Reward the answers, compare those to one board, and describe them; `progress` is not changed."""
-    samples, lengths, tokens = config.grpo.samples, config.reward, rollout.mask.sum(axis=-1)
+    samples, lengths, tokens = config.writer.learn.samples, config.writer.reward, rollout.mask.sum(axis=-1)
     groups = np.repeat(boards, samples)
     short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens)
     rewards = reward.rewards(lengths, verdicts, data.optima[groups], tokens, short_share)
@@ -152,9 +152,9 @@ def reward_answers(
     described = metrics.describe(kinds, verdicts, rewards, tokens, truncated, groups, config.lake.kinds)
     described["zero_advantage"] = float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean())
     described |= dict.fromkeys(("groups_sampled", "groups_kept"), float(len(boards)))
-    if config.text.thinking_cap is not None:
+    if config.writer.text.thinking_cap is not None:
         described["thoughts_cut"] = float(rollout.forced.any(axis=-1).mean())
-    compared = advantages(rewards.total, groups, config.grpo.advantage)
+    compared = advantages(rewards.total, groups, config.writer.learn.advantage)
     checks, optimal, length, cut, worth = (
         x.reshape(-1, samples, *x.shape[1:]) for x in (verdicts.checks, verdicts.optimal, tokens, truncated, compared)
     )
@@ -167,7 +167,7 @@ def reward_answers(
 
 def make_batch(
     policy: Policy,
-    settings: GRPOSection,
+    settings: LearnSection,
     data: BoardSet,
     boards: np.ndarray,
     rollout: Rollout,
@@ -185,7 +185,7 @@ def make_batch(
       watch: gets the laps `host`, and `credit` where it is exact.
     """
     groups = np.repeat(boards, settings.samples)
-    mine = distributed.share(len(groups), "grpo.prompts")
+    mine = distributed.share(len(groups), "student.learn.prompts")
     groups, rollout, mask = groups[mine], rollout[mine], rollout.mask[mine]
     by_token = np.repeat(rewarded.advantages[mine, None], mask.shape[1], axis=-1)
     if settings.credit is Credit.EXACT:
@@ -228,7 +228,7 @@ def exact_credit(
 
 def add_logprobs(
     policy: Policy,
-    settings: GRPOSection,
+    settings: LearnSection,
     state: TrainState,
     batch: Batch,
     check_stop: Callable[[], None],
@@ -273,7 +273,7 @@ def make_updates(
       Interrupted: before the first one is made, with everything saved.
       RunError: see `Recorder.note_update`.
     """
-    settings, optimizer = config.grpo, rounds_optimizer(config)
+    settings, optimizer = config.writer.learn, rounds_optimizer(config)
     schedule, updates = learning_rate(settings, planned_updates(config)), list[dict[str, float]]()
     for number in range(settings.minibatches):
         rate = float(schedule(updates_made(state.optimizer_state)))
@@ -292,14 +292,14 @@ def make_updates(
     return updates
 
 
-def minibatch_rows(number: int, settings: GRPOSection) -> np.ndarray:
+def minibatch_rows(number: int, settings: LearnSection) -> np.ndarray:
     """Mark part `number` of a step's batch, bool over this process's rows: of all groups every `minibatches`-th.
 
     Not groups side by side, as these are on one process: so each has an equal part of every minibatch, and the parts
     hold the same groups for any number of processes.
     """
     count = settings.prompts * settings.samples
-    rows = np.arange(count)[distributed.share(count, "grpo.prompts")]
+    rows = np.arange(count)[distributed.share(count, "student.learn.prompts")]
     return rows // settings.samples % settings.minibatches == number
 
 
@@ -319,12 +319,12 @@ def summary(updates: list[dict[str, float]]) -> dict[str, float]:
 
 def rounds_optimizer(config: Config) -> optax.GradientTransformation:
     """Return the optimizer of all rounds; its learning rate runs its course over `planned_updates`."""
-    return make_optimizer(config.grpo, planned_updates(config))
+    return make_optimizer(config.writer.learn, planned_updates(config))
 
 
 def planned_updates(config: Config) -> int:
     """Return the number of updates of all rounds together, the learning rate's course."""
-    rounds, settings = config.rounds, config.grpo
-    steps = rounds.epochs * (rounds.instances // settings.prompts)
+    rounds, settings = config.rounds, config.writer.learn
+    steps = config.writer.epochs * (rounds.instances // settings.prompts)
     rehearsals = steps // settings.engineer_every if settings.engineer_every else 0
     return rounds.count * (steps * settings.minibatches + rehearsals)

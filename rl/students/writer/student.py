@@ -63,7 +63,11 @@ class PlanWriter:
     def identity(self) -> dict[str, Any]:
         """The parameters' and the model's digests, and the cap on thoughts."""
         text = self.policy.text
-        cap = {"max_thinking_tokens": text.thinking_cap, "early_stop": text.early_stop} if text.thinking_cap else {}
+        cap = (
+            {"max_thinking_tokens": text.thinking_cap, "early_stop": self.policy.early_stop}
+            if text.thinking_cap
+            else {}
+        )
         computed = {"parameters": sharding.fingerprint(self.trained), "dtype": str(self.policy.shape.dtype)}
         return computed | self.policy.identity | cap
 
@@ -149,9 +153,11 @@ class WriterStudent(Writer):
 
     def __init__(self, config: Config):
         extensions.check_extensions(config)
-        self.config, teaching = config, config.warm_start
+        self.config, teaching = config, config.writer.warm_start
         self._optimizers = {"warm_start": make_optimizer(teaching, teaching.steps), "rounds": rounds_optimizer(config)}
-        self.policy, self._parameters = Policy.create(config, make_key(config.seed, Purpose.PARAMETERS))
+        self.policy, self._parameters = Policy.create(
+            config.writer, config.mesh, make_key(config.seed, Purpose.PARAMETERS)
+        )
         self.description = self.policy.describe(self._parameters)
         self._draw: Draw = functools.partial(build_boards, config)
         self.state: TrainState
@@ -161,7 +167,7 @@ class WriterStudent(Writer):
     @property
     def training_summary(self) -> str:
         """GRPO as the settings have it, in words."""
-        settings, reward = self.config.grpo, self.config.reward
+        settings, reward = self.config.writer.learn, self.config.writer.reward
         return (
             f"GRPO, {settings.prompts} boards a step with {settings.samples} answers each, temperature "
             f"{settings.temperature:g}, learning rate {settings.learning_rate:g} ({settings.schedule}), credit "
@@ -174,10 +180,10 @@ class WriterStudent(Writer):
     @staticmethod
     def programs(config: Config, mesh: Mesh) -> list[Program]:
         """List the programs that take the most memory of a run: a token of all rows, and a micro-batch's gradient."""
-        shape, graph, parameters = abstract_model(config.model, mesh)
+        shape, graph, parameters = abstract_model(config.writer.model, mesh)
         trained, _ = lora.split(parameters)
-        rooms = config.text.max_prompt_tokens, config.text.max_new_tokens
-        sampler = Sampler(graph, shape, mesh, config.sampler.rows, *rooms, stop_ids=(0,))
+        rooms = config.writer.text.max_prompt_tokens, config.writer.text.max_new_tokens
+        sampler = Sampler(graph, shape, mesh, config.writer.sampler.rows, *rooms, stop_ids=(0,))
         rollout = sharding.abstract_rollout(parameters, shape.dtype, mesh)
         unshared = sharding.split_ready(parameters, shape.dtype, mesh)[1]
         moments = sharding.abstract(jax.eval_shape(rounds_optimizer(config).init, trained), mesh)
@@ -186,7 +192,7 @@ class WriterStudent(Writer):
             copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
             reference = sharding.abstract(copied, mesh)
         beside = moments, reference
-        gradient = functools.partial(lower_gradient, graph, parameters, config.grpo, *rooms, mesh)
+        gradient = functools.partial(lower_gradient, graph, parameters, config.writer.learn, *rooms, mesh)
         return [
             Program("decode", lambda: sampler.lower(rollout), (rollout, abstract(sampler)), (beside, unshared)),
             Program("gradient", gradient, (parameters, trained), beside),
@@ -200,7 +206,7 @@ class WriterStudent(Writer):
         check_room(self.policy, self.config)
         self.state = restore(self.policy, self._parameters, self._first_optimizer, directory, display)
         del self._parameters
-        warm_start = self.config.warm_start
+        warm_start = self.config.writer.warm_start
         plans = self.state.progress.stage == "warm_start" and warm_start.steps > warm_start.engineer_first
         display.stage("boards", 1 + plans)
         self.validation = draw_validation_set(self.policy, self.config, self._draw, directory.validation_seed)
@@ -217,7 +223,7 @@ class WriterStudent(Writer):
 
     def warm_start(self, recorder: Recorder) -> None:
         """Learn the solver's plans and engineer examples, and validate; take the optimizer of the rounds."""
-        if self.config.warm_start.steps:
+        if self.config.writer.warm_start.steps:
             supervised.warm_start(self.policy, self.config, self.state, recorder, self._plans)
             recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
         first = self._first_optimizer("rounds", self.state.parameters)
@@ -232,14 +238,14 @@ class WriterStudent(Writer):
         """Train by GRPO on the round's boards from the run's last update, with an order of its own in every epoch.
 
         Raises:
-          ConfigError: if the processes cannot share `grpo.prompts` equally.
+          ConfigError: if the processes cannot share `student.learn.prompts` equally.
           RunError: after `MAX_SKIPPED` updates in a row that were not finite.
         """
         config, state, progress, display = self.config, self.state, self.state.progress, recorder.display
-        prompts, k = config.grpo.prompts, progress.round
+        prompts, k = config.writer.learn.prompts, progress.round
         data, alarmed = BoardSet.of(self.policy, boards), False
         count = len(data.prompts)
-        total = count * config.rounds.epochs
+        total = count * config.writer.epochs
         display.stage(f"round {k}: GRPO", total // prompts, done=progress.cursor // prompts)
         recorder.meter.read()  # what design and boards compiled is not the first step's
         while progress.cursor < total:
@@ -270,7 +276,7 @@ def draw_validation_set(policy: Policy, config: Config, draw: Draw, seed: int) -
     """Draw the boards that the settings `validation` ask for, which every validation of a run answers.
 
     Raises:
-      ConfigError: if no solvable board is found, or a prompt does not fit `text.max_prompt_tokens`.
+      ConfigError: if no solvable board is found, or a prompt does not fit `student.text.max_prompt_tokens`.
     """
     settings, key = config.validation, make_key(seed, Purpose.VALIDATION_SET)
     boards = mixed_boards(draw, config.target_kinds, settings.holes, VALIDATION_WAIT, key, settings.instances)
@@ -280,14 +286,14 @@ def draw_validation_set(policy: Policy, config: Config, draw: Draw, seed: int) -
 
 def load_writer(config: Config, folder: Path | str, boards: Instance, say: Callable[[str], None]) -> PlanWriter:
     """Read a checkpoint that writes plans; see `rl.students.load`."""
-    loaded, parameters = Policy.load(config, folder, make_key(config.seed, Purpose.PARAMETERS))
+    loaded, parameters = Policy.load(config.writer, config.mesh, folder, make_key(config.seed, Purpose.PARAMETERS))
     longest = max(map(len, loaded.unbounded_prompts(boards).tokens))
-    policy = dataclasses.replace(loaded, text=config.text.model_copy(update={"max_prompt_tokens": longest}))
+    policy = dataclasses.replace(loaded, text=config.writer.text.model_copy(update={"max_prompt_tokens": longest}))
     say(f"{folder}: {policy.describe(parameters)}")
-    if longest > config.text.max_prompt_tokens:
+    if longest > config.writer.text.max_prompt_tokens:
         say(
-            f"prompts have up to {longest} tokens and get the room they need (text.max_prompt_tokens = "
-            f"{config.text.max_prompt_tokens} is for training)"
+            f"prompts have up to {longest} tokens and get the room they need (student.text.max_prompt_tokens = "
+            f"{config.writer.text.max_prompt_tokens} is for training)"
         )
     return PlanWriter(policy, parameters, policy.rollout_parameters(parameters))
 
@@ -301,25 +307,25 @@ def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
     Raises:
       ConfigError: naming the setting that is too small.
     """
-    policy.sampler.width(max(config.grpo.samples, config.validation.samples))
-    distributed.share(config.grpo.prompts, "grpo.prompts")
+    policy.sampler.width(max(config.writer.learn.samples, config.validation.samples))
+    distributed.share(config.writer.learn.prompts, "student.learn.prompts")
     distributed.share(config.validation.instances, "validation.instances")
     check_engineer_texts(policy.tokenizer, config, examples)
     for kind in config.all_kinds:
         policy.prompts(fullest(kind))
-    if config.grpo.credit is Credit.EXACT:
+    if config.writer.learn.credit is Credit.EXACT:
         side = max(kind.size for kind in config.all_kinds)
         for cell in (coordinate(cell, side) for cell in range(side * side)):
             if len(pieces := policy.tokenizer.pieces(policy.tokenizer.encode(cell))) > 1:
                 raise ConfigError(
-                    f"grpo.credit = exact: needs a tokenizer with one token a cell, and this one's are {pieces} for "
-                    f"{cell}; set grpo.credit=outcome"
+                    f"student.learn.credit = exact: needs a tokenizer with one token a cell, and {cell} has {pieces}; "
+                    "set student.learn.credit=outcome"
                 )
 
 
 def check_engineer_texts(tokenizer: Tokenizer, config: Config, examples: int) -> None:
     """Draw engineer examples, and see whether what the engineer reads, writes and is taught has its room."""
-    engineer, teaching = config.engineer, config.warm_start
+    engineer, teaching = config.engineer, config.writer.warm_start
 
     def draw(contexts: Sequence[str]) -> list[supervised.ExampleTokens]:
         return supervised.example_tokens(tokenizer, config, np.random.default_rng(0), examples, contexts)
@@ -328,7 +334,7 @@ def check_engineer_texts(tokenizer: Tokenizer, config: Config, examples: int) ->
         drawn = draw((engineer.context,))
         check_fit([x.context for x in drawn], engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
         check_fit([x.answer for x in drawn], engineer.max_answer_tokens, "engineer.max_answer_tokens")
-    if teaching.teaches_engineer or config.grpo.engineer_every > 0:
+    if teaching.teaches_engineer or config.writer.learn.engineer_every > 0:
         supervised.join_examples(tokenizer, teaching, draw(teaching.contexts))
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from examples import losses
-from rl.config import GRPOSection
+from rl.config import LearnSection
 from rl.learn.loss import Batch, LossInputs, clipped, policy_loss
 from rl.model.logprobs import Sequences
 
-PLAIN = GRPOSection()
+PLAIN = LearnSection()
 
 
 def batch(advantages, old=None, sampler=None, reference=None, mask=None):
@@ -74,7 +74,7 @@ def test_without_old_log_probabilities_the_gradient_is_that_of_the_policy_itself
 def test_expected_gradient_of_the_divergence_over_all_tokens_of_a_softmax():
     """It is the gradient of the divergence of the reference from the policy."""
     logits, reference = jnp.array([0.3, -1.0, 0.8, 2.0]), jax.nn.log_softmax(jnp.array([1.0, 0.2, -0.5, 0.4]))
-    settings = GRPOSection(kl_coefficient=1.0)
+    settings = LearnSection(kl_coefficient=1.0)
     share = jax.nn.softmax(logits)  # each token as often as the policy draws it, which is not differentiated
 
     def expected(logits):
@@ -94,7 +94,7 @@ def test_expected_gradient_of_the_divergence_over_all_tokens_of_a_softmax():
 
 def test_entropy_is_a_bonus():
     data = batch([1.0, 1.0], old=np.zeros((2, 2)), mask=[[True, True], [True, False]])
-    settings = GRPOSection(entropy_coefficient=0.5)
+    settings = LearnSection(entropy_coefficient=0.5)
     loss, sums, _, gradient = evaluate(np.zeros((2, 2)), data, settings, entropy=[[0.1, 0.2], [0.4, 9.0]])
     assert loss == pytest.approx(-3 - 0.5 * 0.7)
     assert sums["entropy"] == pytest.approx(0.7)
@@ -157,7 +157,7 @@ LOSSES = {"clipped": clipped} | {
 
 def policy_loss_of(name, monkeypatch):
     monkeypatch.setattr("rl.learn.loss.find_loss", lambda _: LOSSES[name])
-    settings = GRPOSection(clip_low=LOW, clip_high=HIGH)
+    settings = LearnSection(clip_low=LOW, clip_high=HIGH)
     return jax.value_and_grad(functools.partial(policy_loss, settings=settings), has_aux=True)
 
 
@@ -214,7 +214,7 @@ def test_a_loss_gets_zeros_where_the_mask_is_false(monkeypatch):
 
     monkeypatch.setattr("rl.learn.loss.find_loss", lambda _: remember)
     data = batch([1.0], old=[[-1.0, np.nan]], reference=[[-1.0, np.nan]], mask=[[True, False]])
-    policy_loss(jnp.array([[-1.0, np.inf]]), jnp.array([[0.5, np.nan]]), data, GRPOSection(kl_coefficient=0.1))
+    policy_loss(jnp.array([[-1.0, np.inf]]), jnp.array([[0.5, np.nan]]), data, LearnSection(kl_coefficient=0.1))
     (inputs,) = seen
     for name in ("log_probability", "old", "sampler", "advantage", "entropy", "reference"):
         assert getattr(inputs, name)[0, 1] == 0 and getattr(inputs, name)[0, 0] != 0

@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from shapes import SMALL, shard_parameters
 
 from rl import distributed
-from rl.config import GRPOSection, LoRASection
+from rl.config import LearnSection, LoRASection
 from rl.learn import update as update_module
 from rl.learn.loss import Batch
 from rl.learn.optimizer import init_state, make_optimizer
@@ -63,7 +63,7 @@ def step(parameters, data, mesh=ONE, *, optimizer=DESCENT, check=nothing, **sett
     graph, _ = abstract(SMALL, mesh)
     placed = shard_parameters(jax.tree.map(jnp.copy, parameters), mesh)
     state = init_state(optimizer, placed, mesh)
-    settings = GRPOSection(**settings)
+    settings = LearnSection(**settings)
     return update(graph, optimizer, placed, state, data, mesh, settings, check)
 
 
@@ -165,7 +165,7 @@ def test_rows_go_through_as_wide_as_the_longest_beside_them_and_nothing_else_cha
 
 
 def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parameters):
-    data, asked = given_batch(), GRPOSection(micro_batch=4, **EVERYTHING)
+    data, asked = given_batch(), LearnSection(micro_batch=4, **EVERYTHING)
     *_, metrics = step(parameters, data, optimizer=ADAM, micro_batch=4, **EVERYTHING)
     now = answer_logprobs_of(
         abstract(SMALL, ONE)[0], shard_parameters(parameters, ONE), data.sequences, ONE, asked, nothing
@@ -197,7 +197,7 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
 @pytest.mark.parametrize("minibatches", [1, 2])
 def test_a_plan_counts_old_log_probabilities_where_a_step_has_several_updates(minibatches):
     graph, shapes = abstract(SMALL, ONE)
-    program = lower_gradient(graph, shapes, GRPOSection(minibatches=minibatches), 4, ROOM, ONE)
+    program = lower_gradient(graph, shapes, LearnSection(minibatches=minibatches), 4, ROOM, ONE)
     (batch,) = (part for part in program.args_info[0] if isinstance(part, Batch))
     assert (batch.old_logprobs is not None) == (minibatches > 1) and batch.reference_logprobs is None
 
@@ -247,7 +247,7 @@ class Stopped(Exception):
 def test_a_check_that_raises_leaves_everything_as_it_was(parameters, calls):
     graph, placed = abstract(SMALL, ONE)[0], shard_parameters(jax.tree.map(jnp.copy, parameters), ONE)
     state, left = init_state(ADAM, placed, ONE), iter(range(calls - 1))
-    settings = GRPOSection(micro_batch=4, **EVERYTHING)
+    settings = LearnSection(micro_batch=4, **EVERYTHING)
 
     def check():
         if next(left, None) is None:
@@ -271,7 +271,7 @@ def test_log_probabilities_of_answers_are_those_of_the_whole_models_logits(param
         shard_parameters(jax.tree.map(jnp.copy, parameters), mesh),
         data.sequences,
         mesh,
-        GRPOSection(micro_batch=4, temperature=0.7),
+        LearnSection(micro_batch=4, temperature=0.7),
         lambda: checks.append(0),
     )
     assert len(checks) == 4
@@ -292,7 +292,7 @@ def test_log_probabilities_of_answers_are_those_of_the_whole_models_logits(param
 
 
 def test_later_steps_compile_nothing_and_leave_everything_where_it_was(parameters):
-    mesh, settings = make_mesh(4, 2), GRPOSection(micro_batch=4, **EVERYTHING)
+    mesh, settings = make_mesh(4, 2), LearnSection(micro_batch=4, **EVERYTHING)
     graph, _ = abstract(SMALL, mesh)
     now = shard_parameters(jax.tree.map(jnp.copy, parameters), mesh)
     optimizer = make_optimizer(settings, updates=3)
@@ -317,7 +317,7 @@ def test_with_adapters_only_they_are_trained(parameters):
     assert jax.tree.structure(state[0].mu) == jax.tree.structure(trained)
     old = jax.tree.map(np.asarray, trained)
     after, state, metrics = update(
-        graph, ADAM, parameters, state, given_batch(), ONE, GRPOSection(micro_batch=8), nothing
+        graph, ADAM, parameters, state, given_batch(), ONE, LearnSection(micro_batch=8), nothing
     )
     assert jax.tree.structure(after) == jax.tree.structure(parameters)
     new, same = lora.split(after)

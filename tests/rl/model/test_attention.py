@@ -205,5 +205,5 @@ def test_auto_takes_the_platforms_kernel_where_it_runs(device, dtype, dim, kind)
 
 
 def test_a_kernel_of_another_platform_is_refused():
-    with pytest.raises(ConfigError, match="model.attention = splash: the device must not be a cpu"):
+    with pytest.raises(ConfigError, match="student.model.attention = splash: the device must not be a cpu"):
         choose_kernel(AttentionKind.SPLASH, CPU, jnp.float32, 128)

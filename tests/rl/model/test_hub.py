@@ -91,7 +91,7 @@ def test_of_a_repository_only_what_is_read_is_downloaded(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("path", "complaint"),
     [
-        ("Qwen/Qwen3-not-here", "model.path = Qwen/Qwen3-not-here: no such folder, and not had from the hub"),
+        ("Qwen/Qwen3-not-here", "student.model.path = Qwen/Qwen3-not-here: no such folder, and not had from the hub"),
         ("qwen3-4b", "must be a folder that exists, or an id of the Hugging Face hub such as Qwen/Qwen3-4B"),
         ("Qwen/..", "not had from the hub"),
     ],

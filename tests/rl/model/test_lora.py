@@ -97,7 +97,7 @@ def test_a_runs_export_holds_the_merged_model_and_the_adapters_apart(adapted, tm
     """Every merged tensor is the base's plus alpha / rank * B A, computed from the files alone."""
     graph, parameters = adapted
     config = load_config(Path("configs/tiny.yaml"))
-    policy = Policy(graph, ADAPTED, Tokenizer(), make_mesh(1, 1), config.text, config.sampler.rows)
+    policy = Policy(graph, ADAPTED, Tokenizer(), make_mesh(1, 1), config.student.text, config.student.sampler.rows)
     policy.save(tmp_path, parameters)
     weights.save(tmp_path / "base", PLAIN, lora.split(parameters)[1])
     merged, base = (load_file(folder / "model.safetensors") for folder in (tmp_path, tmp_path / "base"))

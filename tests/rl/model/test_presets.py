@@ -57,7 +57,9 @@ def test_a_shape_is_a_presets_name_a_folder_or_its_config(tmp_path):
     written(tmp_path)
     assert shape_of(tmp_path) == shape_of(tmp_path / "config.json") == shape_of(QWEN3)
     assert shape_of("qwen3-4b", jnp.bfloat16) == dataclasses.replace(PRESETS["qwen3-4b"], dtype=jnp.bfloat16)
-    with pytest.raises(ConfigError, match=r"model.shape = qwen3-5b: must be .* or one of tiny, small, qwen3-0.6b"):
+    with pytest.raises(
+        ConfigError, match=r"student.model.shape = qwen3-5b: must be .* or one of tiny, small, qwen3-0.6b"
+    ):
         shape_of("qwen3-5b")
     with pytest.raises(ConfigError, match="must be a config.json, its folder"):
         shape_of("~nobody-of-this-name/model")

@@ -85,9 +85,9 @@ def test_chats_are_those_of_transformers(tokenizer, theirs):
 @pytest.mark.parametrize("name", ["qwen3-0.6b", "qwen3-4b", "qwen3-4b-lora", "qwen3-4b-v5e-8"])
 def test_the_shipped_configurations_have_room_for_its_prompts(tokenizer, name):
     config = config_.load(shipped(f"{name}.yaml"))
-    assert config.grpo.credit is Credit.OUTCOME
+    assert config.student.learn.credit is Credit.OUTCOME
     mesh = make_mesh(max(config.mesh.fsdp, 1), config.mesh.tp)  # -1: one GPU, and eight devices here
-    check_room(Policy(None, None, tokenizer, mesh, config.text, config.sampler.rows), config)
+    check_room(Policy(None, None, tokenizer, mesh, config.student.text, config.student.sampler.rows), config)
 
 
 def answering(tokenizer, vocabulary, grammar) -> tuple[Guide, np.ndarray]:

@@ -109,7 +109,7 @@ def strings() -> list[str]:
         for seed in range(50):
             rng = np.random.default_rng([2**20, seed])
             history = draw_history(rng, config.lake.kinds, rounds, context.modules, config.target_kinds)
-            training = Training(history[-1].round + 1, config.rounds.count, config.rounds.epochs)
+            training = Training(history[-1].round + 1, config.rounds.count, config.student.epochs)
             found.append(context.build(history[-1].evidence, history, training))
     rng = random.Random(0)
     letters = [c for c in map(chr, range(1, 0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]

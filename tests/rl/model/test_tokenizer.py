@@ -47,8 +47,8 @@ def test_padding_is_on_the_right_and_too_long_a_row_names_the_setting(tokenizer)
     tokens, valid = tokenizer.pad_right([[1, 2], [3]], 3, "x")
     assert valid.tolist() == [[True, True, False], [True, False, False]]
     assert tokens[valid].tolist() == [1, 2, 3]
-    with pytest.raises(ConfigError, match=r"text.max_prompt_tokens = 1 must be at least 2, "):
-        tokenizer.pad_right([[1, 2]], 1, "text.max_prompt_tokens")
+    with pytest.raises(ConfigError, match=r"student.text.max_prompt_tokens = 1 must be at least 2, "):
+        tokenizer.pad_right([[1, 2]], 1, "student.text.max_prompt_tokens")
 
 
 @pytest.mark.parametrize("name", ["Qwen2Tokenizer", "TokenizersBackend", "ATokenizerOfTomorrow"])
@@ -127,9 +127,16 @@ def test_a_model_without_the_token_that_ends_a_thought_cannot_be_asked_to_think(
     raw["added_tokens"] = [token for token in raw["added_tokens"] if token["content"] != "</think>"]
     (folder / "tokenizer.json").write_text(json.dumps(raw))
     (folder / "config.json").write_text(json.dumps(SMALL_JSON))
-    settings = [f"model.path={folder}", "model.shape=null", "text.thinking=true", "grpo.credit=outcome"]
+    settings = [
+        f"student.model.path={folder}",
+        "student.model.shape=null",
+        "student.text.thinking=true",
+        "student.learn.credit=outcome",
+    ]
     config = load(TINY, settings)
-    with pytest.raises(ConfigError, match=f"^text.thinking = true: must be false, as the .* in {folder} has no "):
+    with pytest.raises(
+        ConfigError, match=f"^student.text.thinking = true: must be false, as the .* in {folder} has no "
+    ):
         Policy.create(config, jax.random.key(0))
 
 
@@ -138,9 +145,9 @@ def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_one_line(folder
     backend.add_tokens([f"<cell {i}>" for i in range(SMALL_JSON["vocab_size"])])
     backend.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps(SMALL_JSON))
-    said = f"^model.path = {folder}: its embedding has vocab_size = 896 rows, which must be at least .*$"
+    said = f"^student.model.path = {folder}: its embedding has vocab_size = 896 rows, which must be at least .*$"
     with pytest.raises(ConfigError, match=said):
-        Policy.create(load(TINY, [f"model.path={folder}", "model.shape=null"]), jax.random.key(0))
+        Policy.create(load(TINY, [f"student.model.path={folder}", "student.model.shape=null"]), jax.random.key(0))
 
 
 def test_new_tokens_are_read_saved_and_never_written(folder, tmp_path):
@@ -248,5 +255,5 @@ def test_a_tokenizer_whose_tokens_cross_the_end_of_a_phrase_is_refused(sentencep
 
 def test_a_template_that_opens_a_thought_is_refused_by_players_too(folder):
     (folder / "chat_template.jinja").write_text(CHAT.replace("assistant\n", "assistant\n<think>\n"))
-    with pytest.raises(ConfigError, match="student.turns.tokens = false: must be true, as every prompt begins a thou"):
+    with pytest.raises(ConfigError, match="student.tokens = false: must be true, as every prompt begins a thou"):
         in_words(Tokenizer(folder))

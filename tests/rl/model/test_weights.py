@@ -126,14 +126,14 @@ def test_a_tensor_that_is_not_of_the_model_is_named_before_any_is_loaded(tmp_pat
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ConfigError) as error:
         weights.load(tmp_path, shape)
-    assert str(error.value) == f"model.path = {tmp_path}: {complaint}"
+    assert str(error.value) == f"student.model.path = {tmp_path}: {complaint}"
 
 
 def test_a_missing_or_damaged_file_is_named_and_pickles_are_not_read(tmp_path):
     shape, *_ = saved(tmp_path)
     first, second, _ = split_into_files(tmp_path)
     (tmp_path / second).write_bytes((tmp_path / second).read_bytes()[:-10])
-    with pytest.raises(ConfigError, match=f"model.path = {tmp_path}: cannot read its safetensors"):
+    with pytest.raises(ConfigError, match=f"student.model.path = {tmp_path}: cannot read its safetensors"):
         weights.load(tmp_path, shape)
     (tmp_path / first).unlink()
     with pytest.raises(ConfigError, match=first):

@@ -1,0 +1,393 @@
+"""The settings of students: a language model that writes plans, one that moves turn by turn, or a small network."""
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import pydantic
+from pydantic import Discriminator, Field, Strict, Tag
+
+from jaxlake import PromptStyle
+from jaxlake.types import MAX_STEPS
+from rl.config.choices import (
+    Advantage,
+    AttentionKind,
+    Baseline,
+    Credit,
+    Dtype,
+    Optimizer,
+    PlayerReward,
+    Projection,
+    Remat,
+    RewardKind,
+    Schedule,
+)
+from rl.config.origins import as_override, inferred, ours, paper
+from rl.config.types import (
+    ContextName,
+    Count,
+    Holes,
+    Kinds,
+    OptimizerName,
+    Own,
+    PeakRate,
+    Rate,
+    Section,
+    Temperature,
+    WarmupSteps,
+    WeightDecay,
+    once_each,
+)
+
+
+class LoRASection(Section):
+    """Low-rank adapters (Hu et al. 2021): training changes small products beside the checkpoint, and not itself."""
+
+    rank: Annotated[int, Field(ge=0), inferred(0, "no adapters are mentioned")] = Field(
+        0, description="rank of the adapters; 0: no adapters, all parameters are trained"
+    )
+    alpha: Annotated[float, Field(gt=0)] = Field(
+        32.0, description="the scale of the adapters' products is alpha / rank"
+    )
+    targets: Annotated[tuple[Projection, ...], Field(min_length=1), once_each("projection")] = Field(
+        tuple(Projection), description="projections with an adapter, in every layer"
+    )
+
+
+class ModelSection(Section):
+    """The language model: a checkpoint in Hugging Face format, or a shape to start from scratch."""
+
+    shape: Annotated[str | None, paper("qwen3-4b", "the backbone")] = Field(
+        "tiny", description="name of a preset, or a config.json (file or its folder); null: the shape in model.path"
+    )
+    path: Annotated[str | None, paper("Qwen/Qwen3-4B", "the backbone")] = Field(
+        None,
+        description="folder of a checkpoint, or a Hugging Face id; null: random weights and the shipped tokenizer, but "
+        "with shape = tiny the shipped weights, which read tables and cannot plan",
+    )
+    dtype: Dtype = Field(Dtype.FLOAT32, description="type of the matrix work; trained parameters are float32")
+    remat: Remat = Field(
+        Remat.FULL,
+        description="parts of the forward pass that the backward pass computes again; dots: all but matrix products",
+    )
+    attention: AttentionKind = Field(
+        AttentionKind.AUTO, description="kernel of the attention; auto: the best for the devices"
+    )
+    lora: LoRASection = LoRASection()
+    early_stop: Annotated[str | None, ours("none is mentioned")] = Field(
+        None,
+        description="words that the sampler adds where it ends a thought at its cap; null: none",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _shape_is_known(self) -> Self:
+        if self.shape is None and self.path is None:
+            raise ValueError("one of shape and path must be given")
+        return self
+
+
+class TextSection(Section):
+    """The words of an instance's prompt, and the room for its answer."""
+
+    style: Annotated[Annotated[PromptStyle, Strict(False)] | Own, ours("the paper's prompt is not published")] = Field(
+        PromptStyle.COORDINATES, description="the words of the prompt"
+    )
+    thinking: Annotated[bool, paper(True)] = Field(False, description="let the policy think before its plan")
+    max_prompt_tokens: Count = Field(
+        40, description="most tokens of a prompt; a longer one ends the run before it begins"
+    )
+    max_new_tokens: Annotated[Count, inferred(8192, "its base model's answers have up to 7,464 on average")] = Field(
+        40, description="most tokens of an answer, which is cut off there"
+    )
+    max_thinking_tokens: Annotated[Count | None, ours("no cap is mentioned")] = Field(
+        None,
+        description="most tokens of a thought, a part of the answer's; the sampler ends a longer thought; null: no cap",
+    )
+
+    @property
+    def thinking_cap(self) -> int | None:
+        """Tokens after which the sampler ends the policy's thought; None without a cap or without thoughts."""
+        return self.max_thinking_tokens if self.thinking else None
+
+
+class SamplerSection(Section):
+    """The generation of answers."""
+
+    rows: Count = Field(192, description="answers generated at once, over all devices; others wait for a free row")
+
+
+class OptimizerFields(Section):
+    """The optimizer and its schedule, for a section that trains."""
+
+    optimizer: OptimizerName = Optimizer.ADAMW
+    learning_rate: PeakRate = 1e-4
+    schedule: Schedule = Field(Schedule.CONSTANT, description="course of the learning rate after the warmup")
+    warmup_steps: WarmupSteps = 0
+
+
+class EngineerExamplesSection(OptimizerFields):
+    """Supervised steps before the first round, on examples of an engineer's answers; 0 steps: none."""
+
+    steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
+        0, description="number of updates; 0: no warm start"
+    )
+    engineer_batch: Count = Field(8, description="engineer examples an update")
+    max_context_tokens: Count = Field(72, description="most tokens of an example's message")
+    max_answer_tokens: Count = Field(76, description="most tokens of an example's thought and answer")
+    optimizer: OptimizerName = Optimizer.MUON
+    learning_rate: PeakRate = 1e-2
+    warmup_steps: WarmupSteps = 30
+    weight_decay: WeightDecay = 0.1
+    contexts: tuple[ContextName, ...] = Field(
+        ("V6",),
+        min_length=1,
+        description="contexts of the engineer examples, with an equal share each; see engineer.context",
+    )
+
+    @property
+    def teaches_engineer(self) -> bool:
+        """Whether any update is on engineer examples."""
+        return self.steps > 0
+
+
+class WarmStartSection(EngineerExamplesSection):
+    """Supervised steps before the first round, on engineer examples and on plans; 0 for a model that can do both."""
+
+    steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
+        710, description="number of updates; 0: no warm start"
+    )
+    engineer_first: Annotated[int, Field(ge=0)] = Field(
+        400, description="number of first updates, all on engineer examples"
+    )
+    instances: Count = Field(20_000, description="number of boards with solved plans")
+    batch: Count = Field(32, description="plans an update")
+    engineer_every: Annotated[int, Field(ge=0)] = Field(
+        4,
+        description="updates from one engineer batch to the next, after engineer_first; the others are of plans; 0: "
+        "no further ones",
+    )
+    holes: Holes = (0.2, 0.3, 0.4)
+    kinds: Kinds | None = Field(None, description="kinds of boards, with an equal share each; null: lake.kinds")
+
+    @property
+    def teaches_engineer(self) -> bool:
+        """Whether any update is on engineer examples."""
+        return min(self.steps, self.engineer_first + self.engineer_every) > 0
+
+    def is_of_engineer(self, step: int) -> bool:
+        """Return whether an update is on engineer examples, and not on plans."""
+        return step < self.engineer_first or (self.engineer_every > 0 and step % self.engineer_every == 0)
+
+
+class LossFields(OptimizerFields):
+    """The loss of a token or a move by the ratio of its probabilities, for a section that learns by reward."""
+
+    loss: Literal["clipped"] | Own = Field("clipped", description="loss of a token, or of a move")
+    clip_low: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
+        0.2,
+        description="lower clip of the ratio of probabilities, at 1 - clip_low",
+    )
+    clip_high: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
+        0.28,
+        description="upper clip of the ratio of probabilities, at 1 + clip_high",
+    )
+    kl_coefficient: Annotated[float, Field(ge=0)] = Field(
+        0.0,
+        description="weight of the divergence from the policy at the start of the rounds, of which it keeps a copy",
+    )
+    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bonus on entropy")
+    temperature: Temperature = Field(1.0, description="temperature of the answers")
+
+    @property
+    def needs_advantage(self) -> bool:
+        """Whether an answer without an advantage has no gradient: neither divergence nor entropy are in the loss."""
+        return self.kl_coefficient == 0 and self.entropy_coefficient == 0
+
+
+class LearnSection(LossFields):
+    """The inner loop: the answers of a step, and the optimisation on them. The paper gives none of its values.
+
+    Answers are drawn from the whole distribution, by temperature alone: the trainer takes log-probabilities of the
+    whole, and where top-k or top-p cut something off, every ratio would be off by the mass cut away.
+    """
+
+    learning_rate: PeakRate = 1.2e-3
+    schedule: Schedule = Field(Schedule.LINEAR, description="course of the learning rate after the warmup")
+    warmup_steps: WarmupSteps = 10
+    prompts: Count = Field(96, description="boards a step")
+    samples: Annotated[int, Field(ge=2)] = Field(2, description="answers to each board")
+    micro_batch: Count = Field(16, description="most answers in one backward pass")
+    minibatches: Count = Field(1, description="parts of a step's answers, with an update each")
+    credit: Annotated[Credit, paper(Credit.OUTCOME, "GRPO")] = Field(
+        Credit.EXACT, description="advantage of a token; outcome: that of its answer; exact: its own, from the solver"
+    )
+    advantage: Advantage = Field(
+        Advantage.GROUP_STD,
+        description="baseline and unit of an answer's reward; with exact credit it affects only the evidence",
+    )
+    engineer_every: Annotated[int, Field(ge=0), paper(0, "none is mentioned")] = Field(
+        4,
+        description="steps from one rehearsal of the warm start's engineer examples to the next, with every engineer, "
+        "so that runs compare; 0: none",
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _parts_are_equal(self) -> Self:
+        if self.prompts % self.minibatches:
+            raise ValueError(f"prompts = {self.prompts} must be a multiple of minibatches = {self.minibatches}")
+        return self
+
+
+class RewardSection(Section):
+    """The reward of an answer, and the lengths at which the penalty on tokens begins and ends."""
+
+    kind: Annotated[RewardKind | Own, paper(RewardKind.PAPER)] = Field(
+        RewardKind.OPTIMAL,
+        description="rewarded property; paper: accuracy by cost, and length, by adaptive weights; others ignore length",
+    )
+    free_tokens: Annotated[Count, paper(1500, "L1")] = Field(24, description="L1, the most tokens without a penalty")
+    limit_tokens: Annotated[Count, paper(4096, "L2")] = Field(
+        40, description="L2, the least tokens with the full penalty"
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _free_below_limit(self) -> Self:
+        if self.free_tokens >= self.limit_tokens:
+            raise ValueError("free_tokens must be below limit_tokens")
+        return self
+
+
+class WriterSection(Section):
+    """kind = writer: a language model that writes whole plans, as the paper's policy does."""
+
+    kind: Annotated[Literal["writer"], paper("writer")] = Field(
+        "writer", description="a language model that writes plans, the default"
+    )
+    model: ModelSection = ModelSection()
+    text: TextSection = TextSection()
+    sampler: SamplerSection = SamplerSection()
+    warm_start: WarmStartSection = WarmStartSection()
+    epochs: Annotated[Count, paper(2)] = Field(1, description="passes over the boards of a round")
+    learn: LearnSection = LearnSection()
+    reward: RewardSection = RewardSection()
+
+    @pydantic.model_validator(mode="after")
+    def _credit_is_known(self) -> Self:
+        if self.learn.credit is Credit.EXACT:
+            for name, value, must in (
+                ("reward.kind", self.reward.kind, RewardKind.OPTIMAL),
+                ("text.thinking", self.text.thinking, False),
+            ):
+                if value != must:
+                    raise ValueError(
+                        f"{name} = {as_override(value)} must be {as_override(must)} with learn.credit = exact; or set "
+                        "student.learn.credit=outcome"
+                    )
+        return self
+
+
+class TurnLearnSection(LossFields):
+    """The learning of a student that moves turn by turn: a policy gradient against the baseline of its choice."""
+
+    baseline: Baseline = Field(Baseline.VALUE, description="expectation that what follows a move is compared with")
+    learning_rate: PeakRate = 2e-3
+    samples: Annotated[int, Field(ge=2)] = Field(
+        2, description="plays of each board side by side, with baseline = group or fitted"
+    )
+    iterations: Count = Field(4, description="passes over the steps of an update")
+    minibatches: Count = Field(4, description="parts of a pass, an optimizer step each")
+    gae_lambda: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.9,
+        description="factor by which what comes later counts less for a move, for each step between the two; 1: the "
+        "same for all moves of a play",
+    )
+    clip_high: Rate = Field(0.2, description="upper clip of the ratio of probabilities, at 1 + clip_high")
+    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.01, description="weight of the bonus on entropy")
+
+
+class PlaySection(Section):
+    """The plays and the learning of a student that moves turn by turn.
+
+    Attributes:
+      epochs: passes over the boards of a round, in the words of an engineer's message; plays draw their boards.
+    """
+
+    epochs: ClassVar[int] = 1
+    episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
+    environments: Count = Field(128, description="boards played at once")
+    rollout_steps: Count = Field(
+        32,
+        description="steps of each board from one update to the next; without a learned value what has begun by then "
+        "is played to its end",
+    )
+    updates: Count = Field(6, description="updates a round")
+    reward: PlayerReward | Own = Field(
+        PlayerReward.SPARSE,
+        description="reward of a move: sparse, 1 when all have arrived; cost, -1 a move before that; shaped, sparse "
+        "and 0.1 for each cell nearer to the goal",
+    )
+    learn: TurnLearnSection = TurnLearnSection()
+
+    @property
+    def steps(self) -> int:
+        """Steps of each environment in an update; see `rollout_steps`."""
+        return self.rollout_steps + (0 if self.learn.baseline is Baseline.VALUE else self.episode_steps - 1)
+
+    @pydantic.model_validator(mode="after")
+    def _parts_are_equal(self) -> Self:
+        rows, learn = self.environments * self.steps, self.learn
+        if learn.baseline is not Baseline.VALUE and self.environments % learn.samples:
+            raise ValueError(
+                f"environments = {self.environments} must be a multiple of learn.samples = {learn.samples}"
+            )
+        if rows % learn.minibatches:
+            raise ValueError(f"learn.minibatches = {learn.minibatches} must divide {rows}, environments by steps")
+        return self
+
+
+class PlayerSection(PlaySection):
+    """kind = player: a language model that reads a view of a board in each turn, and names a move."""
+
+    kind: Literal["player"] = Field("player", description="a language model that moves turn by turn")
+    model: ModelSection = ModelSection()
+    sampler: SamplerSection = SamplerSection()
+    tokens: bool = Field(
+        True, description="a token of the vocabulary for each phrase of a view, added to it; false: the tokenizer's own"
+    )
+    chunk: Count = Field(128, description="decisions computed at once")
+    max_prompt_tokens: Count = Field(40, description="most tokens of a view in the tokenizer's own words")
+    warm_start: EngineerExamplesSection = EngineerExamplesSection()
+
+    @property
+    def text(self) -> TextSection:
+        """The words of boards, which it does not write itself."""
+        return TextSection(max_prompt_tokens=self.max_prompt_tokens)
+
+
+class NetworkSection(PlaySection):
+    """kind = network: a small network of two hidden layers that moves turn by turn."""
+
+    kind: Literal["network"] = Field("network", description="a small network that moves turn by turn")
+    radius: Annotated[int, Field(ge=0)] = Field(2, description="cells that an agent sees around it")
+    width: Count = Field(64, description="width of the hidden layers")
+
+    @property
+    def warm_start(self) -> EngineerExamplesSection:
+        """No warm start: it begins the rounds with random weights."""
+        return EngineerExamplesSection()
+
+    @property
+    def text(self) -> TextSection:
+        """The words of boards, which it does not write itself."""
+        return TextSection()
+
+
+def _kind(student: Any) -> Any:
+    return student.get("kind", "writer") if isinstance(student, dict) else getattr(student, "kind", None)
+
+
+StudentSection = Annotated[
+    Annotated[WriterSection, Tag("writer")]
+    | Annotated[PlayerSection, Tag("player")]
+    | Annotated[NetworkSection, Tag("network")],
+    Discriminator(_kind, "student_kind", "kind must be writer, player or network"),
+]
+"""The student, which learns in the rounds; engineers design for it. Without `kind` it is a writer."""
