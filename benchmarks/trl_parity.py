@@ -30,7 +30,7 @@ from side_by_side import ROOT, connect, interpreter, read_options, write_rows
 
 from jaxlake.adapters import text
 from rl import config as config_
-from rl.judge.statistics import seed_interval
+from rl.lab.statistics import seed_interval
 from rl.learn.boards import BoardSet, build_boards, mixed_boards
 from rl.learn.optimizer import B2, MAX_NORM, init_state
 from rl.loop.rounds import execute

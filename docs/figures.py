@@ -32,8 +32,8 @@ sys.path.insert(0, str(ROOT))  # rl and engineer are not installed
 
 from engineer.context import FAILURES  # noqa: E402
 from jaxlake import render as boards  # noqa: E402
-from rl.judge.statistics import t_interval  # noqa: E402
 from rl.judge.validation import summary  # noqa: E402
+from rl.lab.statistics import t_interval  # noqa: E402
 from rl.report import comparison as comparisons  # noqa: E402
 from rl.report import pictures, samples, style, tables  # noqa: E402
 from rl.report import run as runs  # noqa: E402

@@ -1,1 +1,1 @@
-"""Answers to boards, and what is made of their verdicts: validation, fixed suites, the reading test, statistics."""
+"""Answers to boards, of students and of servers, and what is made of their verdicts: validation and fixed suites."""

@@ -38,10 +38,8 @@ class Answers:
 class Answerer(Protocol):
     """Answers boards, be it with plans in words or by moving turn by turn.
 
-    **What you write**: the members below; no configuration of a run is needed for them.
-
-    **What you get**: `judge`, validation (`rl.judge.validation`), and kept answers to the fixed suites with
-    their scores (`rl.judge.asking`, `rl.judge.suite`).
+    Whoever has these members, which need no configuration of a run, gets validations (`rl.judge.validation`) and kept
+    answers to the fixed suites with their scores (`rl.judge.asking`, `rl.judge.suite`).
 
     Attributes:
       identity: plain values that affect the answers, beside the boards, the sampling and the key.
@@ -79,16 +77,7 @@ class Answerer(Protocol):
         ...
 
 
-def judge(boards: Instance, optima: np.ndarray, answers: Answers, objective: Objective) -> Verdict:
-    """Return the verdicts ``[boards * samples]`` on answers to boards ``[boards]``, numpy arrays.
-
-    Args:
-      optima: int32 ``[boards]``, least costs.
-    """
-    return judge_plans(boards, optima, answers.plans, objective)
-
-
-def judge_plans(boards: Instance, optima: Array, plans: Plan, objective: Objective) -> Verdict:
+def judge(boards: Instance, optima: Array, plans: Plan, objective: Objective) -> Verdict:
     """Return the verdicts ``[boards * samples]`` on plans, those of one board side by side; numpy arrays.
 
     Args:

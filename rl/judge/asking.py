@@ -2,8 +2,7 @@
 
 import contextlib
 import dataclasses
-import functools
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +13,7 @@ from jaxlake.arguments import seed_key
 from jaxlake.benchmark import Benchmark
 from rl import distributed
 from rl.config import ConfigError
-from rl.judge.answers import Answerer
+from rl.judge.answers import Answerer, Show
 from rl.judge.record import Answer, Record
 from rl.model.sampler import SamplingParams
 from rl.run.signals import Interrupted, Stop
@@ -63,19 +62,14 @@ class Asker(Protocol):
     @property
     def failure(self) -> str: ...
 
-    def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Callable[[str], None]) -> Answering:
-        """Yield the answers that are missing; all processes of a job call it alike and get the same answers.
-
-        Args:
-          missing: bool ``[questions]``.
-          show: takes a word on the progress now and then; raises to stop the work.
-        """
+    def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Show) -> Answering:
+        """Yield the answers that are `missing`, bool ``[questions]``; all processes call it alike and get the same."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelAsker:
-    """A model on the devices of this machine, which answers the boards of a suite.
+    """A model on the devices here, which answers `rl.judge.suite.questions`.
 
     It answers in calls that begin at the same places whatever is missing. Where a call has lost some answers, all of it
     is answered again: the tokens depend on the question's place, but the last bit of a number may depend on how long
@@ -93,33 +87,22 @@ class ModelAsker:
     def identity(self) -> dict[str, Any]:
         return dict(self.answerer.identity)
 
-    def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Callable[[str], None]) -> Answering:
-        """Answer `rl.judge.suite.questions`; see `Asker`."""
+    def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Show) -> Answering:
         processes, places = jax.process_count(), {name: i for i, name in enumerate(self.suite.ids)}
         block = max(CALL * self.answerer.rows // (self.samples * processes), 1) * processes * self.samples
         for begin in range(0, len(questions), block):
             part, wanted = questions[begin : begin + block], missing[begin : begin + block]
             if wanted.any():
                 boards, key = self.suite.instances[[places[q.id] for q in part[:: self.samples]]], seed_key(self.seed)
-                show_done = functools.partial(_show_done, show, len(part))
-                answers = self.answerer.answer(boards, self.samples, self.sampling, key, show_done, begin)
-                written = zip(
-                    answers.texts(np.arange(len(part))),
-                    answers.lengths.tolist(),
-                    answers.truncated.tolist(),
-                    strict=True,
-                )
-                for question, lacks, answer in zip(part, wanted, written, strict=True):
-                    if lacks:
-                        yield Answer(question.id, question.sample, *answer)
-
-
-def _show_done(show: Callable[[str], None], count: int, done: int) -> None:
-    show(f"{done}/{count} of this call")
+                answers = self.answerer.answer(boards, self.samples, self.sampling, key, show, begin)
+                texts, lengths, cut = answers.texts(np.arange(len(part))), answers.lengths, answers.truncated
+                for i, question in enumerate(part):
+                    if wanted[i]:
+                        yield Answer(question.id, question.sample, texts[i], int(lengths[i]), bool(cut[i]))
 
 
 class ServerAsker:
-    """A model behind a server."""
+    """A model behind a server, which is asked `concurrency` questions at once."""
 
     def __init__(self, client: "ChatClient", concurrency: int):
         self._client, self._concurrency, self.failure = client, concurrency, ""
@@ -128,24 +111,21 @@ class ServerAsker:
     def identity(self) -> dict[str, Any]:
         return {"url": self._client.url, "api_model": self._client.model, "sent": self._client.sent}
 
-    def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Callable[[str], None]) -> Answering:
-        """Ask what is missing; ApiError if no request can succeed, or `FAILURES_IN_A_ROW` did not."""
+    def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Show) -> Answering:
+        """Yield as `Asker` says; ApiError if no request can succeed, or `FAILURES_IN_A_ROW` did not."""
         from rl.judge.server import ApiError, RequestFailed  # needs a package that not everyone has
 
         wanted = [question for question, lacks in zip(questions, missing, strict=True) if lacks]
-        messages, seeds = [question.message for question in wanted], [question.seed for question in wanted]
-        in_a_row = 0
+        messages, seeds, in_a_row = [q.message for q in wanted], [q.seed for q in wanted], 0
         with contextlib.closing(self._client.map(messages, seeds, self._concurrency)) as results:
             for i, result in results:
                 if isinstance(result, RequestFailed):
                     self.failure, in_a_row = str(result), in_a_row + 1
                     if in_a_row == FAILURES_IN_A_ROW:
                         raise ApiError(f"{self._client.url}: {in_a_row} requests in a row failed, the last: {result}")
-                    show(f"failed: {result}"[:60])
                 else:
-                    in_a_row = 0
-                    length, cut = result.completion_tokens, result.truncated
-                    yield Answer(wanted[i].id, wanted[i].sample, result.text, length, cut)
+                    in_a_row, (text, length, cut) = 0, (result.text, result.completion_tokens, result.truncated)
+                    yield Answer(wanted[i].id, wanted[i].sample, text, length, cut)
 
 
 def collect(
@@ -184,9 +164,9 @@ def collect(
             display.say(f"Resuming: {done:,} of {missing.size:,} answers are there")
         display.stage(task, missing.size, done=done)
 
-        def show(status: str = "") -> None:
-            if status:
-                display.within(status)
+        def show(finished: int = 0) -> None:
+            if finished:
+                display.within(f"{finished} of this call")
             if number := stop.agreed():
                 raise Interrupted(number)
 

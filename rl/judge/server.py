@@ -190,19 +190,16 @@ def _run_threads(work: Callable[[int], Any], count: int, concurrency: int) -> Ge
 
     for _ in range(min(concurrency, count)):
         threading.Thread(target=run, daemon=True).start()
+    received = 0
     try:
-        for _ in range(count):
-            index, result = _wait(results)
+        while received < count:
+            try:
+                index, result = results.get(timeout=0.5)  # a signal just before a wait is heard when it ends
+            except queue.Empty:
+                continue
             if isinstance(result, Exception) and not isinstance(result, RequestFailed):
                 raise result
+            received += 1
             yield index, result
     finally:
         closed.set()
-
-
-def _wait(results: queue.SimpleQueue[tuple[int, Any]]) -> tuple[int, Any]:
-    while True:
-        try:
-            return results.get(timeout=0.5)  # a signal that comes just before a wait begins is heard when it ends
-        except queue.Empty:
-            continue

@@ -8,7 +8,7 @@ from typing import Any
 from engineer.evidence import Evidence, KindEvidence
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
-from rl.judge.statistics import Share
+from rl.lab.statistics import Share
 from rl.report.run import RATIOS, Round, Run, Stage
 
 

@@ -227,7 +227,7 @@ def test_a_network_learns_small_boards():
     player = Player(actor, 64, None, learner.parameters)
     boards, optima = held_out.instances, np.asarray(held_out.solutions.cost)
     answers = player.answer(boards, 1, SamplingParams(), jax.random.key(2), print)
-    assert judge(boards, optima, answers, Objective.SUM_OF_COSTS).valid.mean() > 0.6
+    assert judge(boards, optima, answers.plans, Objective.SUM_OF_COSTS).valid.mean() > 0.6
 
 
 @pytest.mark.heavy
@@ -394,7 +394,7 @@ def test_a_validation_is_drawn_and_judged():
     key, optima = jax.random.key(1), np.asarray(drawn.solutions.cost)
     for samples, sampling in (1, GREEDY), (3, SamplingParams()), (2, SamplingParams(0.5)):
         answers = player.answer(drawn.instances, samples, sampling, key, print)
-        verdicts = judge(drawn.instances, optima, answers, Objective.SUM_OF_COSTS)
+        verdicts = judge(drawn.instances, optima, answers.plans, Objective.SUM_OF_COSTS)
         for i in range(24 * samples):
             expected = verify(drawn.instances[i // samples], answers.plans[i], optima[i // samples])
             jax.tree.map(np.testing.assert_array_equal, verdicts[i], expected)

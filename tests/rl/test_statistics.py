@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rl.judge.statistics import cell_weights, intervals, ratio_interval, seed_interval, t_interval
+from rl.lab.statistics import cell_weights, intervals, ratio_interval, seed_interval, t_interval
 
 
 def test_bootstrap_is_that_of_a_plain_loop():

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rl.judge import statistics
-from rl.judge.statistics import Interval, Share
+from rl.lab import statistics
 from rl.lab.held_out import AnswerColumns, number_cells
+from rl.lab.statistics import Interval, Share
 from rl.report.comparison.runs import ComparisonResult
 
 MEASURES: Mapping[str, Callable[[Sequence[float]], float]] = {

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from rl.judge.statistics import Interval, t_interval
+from rl.lab.statistics import Interval, t_interval
 from rl.report import style
 from rl.report.comparison.findings import Key, findings
 from rl.report.comparison.runs import ComparisonResult

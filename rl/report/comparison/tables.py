@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
-from rl.judge.statistics import Interval
+from rl.lab.statistics import Interval
 from rl.report.comparison.findings import MEASURES, Headroom, Key, findings, metrics
 from rl.report.comparison.runs import ComparisonResult
 

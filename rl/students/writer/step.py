@@ -13,7 +13,7 @@ from jaxlake.types import Verdict
 from rl import distributed
 from rl.config import Config, LearnSection
 from rl.config.choices import Credit
-from rl.judge.answers import judge_plans
+from rl.judge.answers import judge
 from rl.learn import credit, metrics, reward, supervised
 from rl.learn.advantages import advantages, token_advantages
 from rl.learn.boards import BoardSet
@@ -134,7 +134,7 @@ def sample(
     )
     watch.lap("rollout")
     plans = policy.read(prompts.instances, rollout)
-    verdicts = judge_plans(prompts.instances, data.optima[mine], plans, config.lake.objective)
+    verdicts = judge(prompts.instances, data.optima[mine], plans, config.lake.objective)
     answers = distributed.all_gather((rollout, verdicts))
     watch.lap("host")
     return answers
