@@ -10,7 +10,7 @@ from jaxlake.benchmark import load, take
 from jaxlake.board_text import from_text
 from jaxlake.types import Objective
 from rl.config import ConfigError, TextSection
-from rl.judge.answers import judge_plans
+from rl.judge.answers import judge
 from rl.judge.record import Answer
 from rl.judge.suite import score_answers
 from rl.learn.supervised import response
@@ -52,7 +52,7 @@ def read(written: str, by: Policy) -> bool:
     )
     boards = jax.tree.map(lambda x: np.asarray(x)[None], BOARD)
     by.prompts(boards)
-    return bool(judge_plans(boards, np.array([4]), by.read(boards, rollout), Objective.SUM_OF_COSTS).valid[0])
+    return bool(judge(boards, np.array([4]), by.read(boards, rollout), Objective.SUM_OF_COSTS).valid[0])
 
 
 def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(always):
