@@ -166,14 +166,14 @@ class Ours:
 
     def step(self) -> float:
         """Answer tokens a second of the next step; raises AssertionError if an answer was spared the update."""
-        upcoming = self.order[self.state.progress.cursor :]
+        boards = self.order[self.state.progress.cursor :][:PROMPTS]
         start = time.perf_counter()
-        metrics, seconds = grpo_step(self.policy, self.config, self.state, self.recorder, self.lake, upcoming)
+        metrics, seconds = grpo_step(self.policy, self.config, self.state, self.recorder, self.lake, boards)
         self.recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=20)
         whole = time.perf_counter() - start
         device = {part: seconds[part] for part in ("rollout", "update")}
         self.seconds.append(device | {"host": whole - sum(device.values()), "all": whole})
-        self.prompts = [self.lake.prompts.tokens[i] for i in upcoming[:PROMPTS]]
+        self.prompts = [self.lake.prompts.tokens[i] for i in boards]
         if metrics["rows_computed"] < 0.9:
             raise AssertionError(f"only {metrics['rows_computed']:.0%} of our answers went through the update")
         return metrics["answer_tokens"] * PROMPTS * SAMPLES / whole

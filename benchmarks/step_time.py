@@ -140,13 +140,13 @@ class Steps:
 
     def step(self) -> None:
         """Make the next step; the first compiles."""
-        upcoming = self._order[self._state.progress.cursor :]
+        boards = self._order[self._state.progress.cursor :][: self._config.writer.learn.prompts]
         with mock.patch.object(one_step, "make_updates", wraps=one_step.make_updates) as make_updates:
             metrics, seconds = one_step.grpo_step(
-                self._policy, self._config, self._state, self._recorder, self._boards, upcoming
+                self._policy, self._config, self._state, self._recorder, self._boards, boards
             )
         batch = make_updates.call_args.args[4]
-        prompts = [len(self._boards.prompts.tokens[i]) for i in upcoming[: self._config.student.learn.prompts]]
+        prompts = [len(self._boards.prompts.tokens[i]) for i in boards]
         learns = (batch.sequences.mask & (batch.advantages != 0)).any(axis=-1)
         trained = batch.sequences.valid[learns].sum()
         self._recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=10**6)

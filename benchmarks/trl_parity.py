@@ -169,8 +169,8 @@ class Ours:
 
     def step(self) -> float:
         """Make a step; return its mean reward."""
-        upcoming = self.order[self.state.progress.cursor :]
-        metrics, seconds = grpo_step(self.policy, self.config, self.state, self.recorder, self.lake, upcoming)
+        boards = self.order[self.state.progress.cursor :][: self.config.writer.learn.prompts]
+        metrics, seconds = grpo_step(self.policy, self.config, self.state, self.recorder, self.lake, boards)
         self.recorder.step_done({"phase": "round"} | metrics, seconds, "", save_every=10**6)
         return metrics["reward"]
 
