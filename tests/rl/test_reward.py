@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from jaxlake.board_text import from_text
 from jaxlake.text import parse
-from jaxlake.types import ABSENT, Check, Costs, Objective, Verdict
+from jaxlake.types import ABSENT, Check, Costs, Verdict
 from jaxlake.verify import verify
 from rl.config import RewardSection
 from rl.config.choices import RewardKind
@@ -34,17 +34,17 @@ LADDER = {  # each answer breaks the check it is named for, and none before it
 }
 
 
-def judge(*answers: str, objective: Objective = Objective.SUM_OF_COSTS, optimum: int = 6) -> Verdict:
+def judge(*answers: str) -> Verdict:
     """Verdicts ``[answers]`` on the board."""
     room = {"max_size": BOARD.max_size, "max_agents": BOARD.max_agents, "max_steps": 12}
-    found = [verify(BOARD, parse(answer, **room), np.int32(optimum), objective) for answer in answers]
+    found = [verify(BOARD, parse(answer, **room), np.int32(6)) for answer in answers]
     return jax.tree.map(lambda *x: np.stack(x), *found)
 
 
-def reward(kind: RewardKind, verdict: Verdict, tokens: int = 0, short_share: float = 0.0, optimum: int = 6):
+def reward(kind: RewardKind, verdict: Verdict, tokens: int, short_share: float = 0.0):
     settings = RewardSection(kind=kind, free_tokens=20, limit_tokens=40)
     count = len(verdict.valid)
-    return rewards(settings, verdict, np.full(count, optimum), np.full(count, tokens), short_share)
+    return rewards(settings, verdict, np.full(count, 6), np.full(count, tokens), short_share)
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +58,20 @@ def test_the_answers_break_what_they_are_named_for(ladder):
     assert ladder.optimal.tolist() == [False] * 9 + [True]
 
 
-def test_checks_pay_a_ninth_for_each_step_up_to_the_first_that_fails(ladder):
-    assert reward(RewardKind.CHECKS, ladder).total == pytest.approx(np.arange(10) / 9)
-    assert ladder.checks[0].sum() == 6  # of eight, for a text that says nothing: why their plain share would not do
-
-
-def test_valid_and_optimal_pay_1_or_0(ladder):
-    assert reward(RewardKind.VALID, ladder).total.tolist() == [0] * 8 + [1, 1]
-    assert reward(RewardKind.OPTIMAL, ladder).total.tolist() == [0] * 9 + [1]
-
-
-def test_accuracy_pays_valid_answers_by_their_excess_over_the_optimum(ladder):
-    found = reward(RewardKind.ACCURACY, ladder, tokens=100)
-    assert found.total == pytest.approx([0] * 8 + [1 - 0.7 * 1 / 12, 1])  # one step more than 6, of 12 allowed
-    assert (found.weight_accuracy, found.weight_length) == (1, 0)
-    assert not found.length.any()
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        # A ninth for each step up to the first that fails; a plain share of checks would pay unreadable text 6/8.
+        (RewardKind.CHECKS, np.arange(10) / 9),
+        (RewardKind.VALID, [0] * 8 + [1, 1]),
+        (RewardKind.OPTIMAL, [0] * 9 + [1]),
+        (RewardKind.ACCURACY, [0] * 8 + [1 - 0.7 * 1 / 12, 1]),  # one step more than 6, of 12 allowed
+    ],
+)
+def test_kinds_that_see_no_length(ladder, kind, expected):
+    found = reward(kind, ladder, tokens=100)
+    assert found.total == pytest.approx(np.array(expected))
+    assert (found.weight_accuracy, found.weight_length) == (1, 0) and not found.length.any()
 
 
 def test_the_papers_reward_adds_a_penalty_on_length_by_moving_weights(ladder):
@@ -87,19 +86,15 @@ def test_the_papers_reward_adds_a_penalty_on_length_by_moving_weights(ladder):
 @st.composite
 def judged(draw) -> tuple[Verdict, np.ndarray]:
     """Verdicts ``[B]`` as `verify` could give them, and optima."""
-    count = draw(st.integers(1, 8))
-    checks = np.array(draw(st.lists(st.lists(st.booleans(), min_size=8, max_size=8), min_size=count, max_size=count)))
-    checks |= np.array(draw(st.lists(st.booleans(), min_size=count, max_size=count)))[:, None]
-    valid = checks.all(axis=-1)
-    optima = np.array(draw(st.lists(st.integers(0, 20), min_size=count, max_size=count)))
-    excess = np.array(draw(st.lists(st.integers(0, 90), min_size=count, max_size=count)))
-    return verdict_of(checks, np.where(valid, optima + excess, ABSENT), optima), optima
-
-
-def verdict_of(checks: np.ndarray, cost: np.ndarray, optima: np.ndarray) -> Verdict:
-    valid = checks.all(axis=-1)
+    rows = draw(st.lists(st.tuples(st.integers(0, 2**8 - 1), st.booleans(), st.integers(0, 20), st.integers(0, 90))))
+    rows = np.array(
+        [(2**8 - 1 if passes else bits, optimum, excess) for bits, passes, optimum, excess in rows or [(0, True, 6, 0)]]
+    )
+    checks = (rows[:, :1] >> np.arange(8) & 1).astype(bool)
+    valid, optima = checks.all(axis=-1), rows[:, 1]
+    cost = np.where(valid, optima + rows[:, 2], ABSENT)
     costs = Costs(sum_of_costs=cost, sum_of_loss=cost, makespan=cost)
-    return Verdict(checks=checks, valid=valid, cost=cost, costs=costs, optimal=valid & (cost == optima))
+    return Verdict(checks=checks, valid=valid, cost=cost, costs=costs, optimal=valid & (cost == optima)), optima
 
 
 KINDS = st.sampled_from(RewardKind)
