@@ -57,7 +57,6 @@ STEPS = (
     f"student.learn.learning_rate={RATE}",
     "student.learn.schedule=constant",
     "student.learn.warmup_steps=0",
-    "student.learn.weight_decay=0",
     "student.learn.credit=outcome",
     "student.learn.clip_high=0.2",
     "student.learn.engineer_every=0",

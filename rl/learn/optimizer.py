@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from jaxlake.record import Array
-from rl.config import ConfigError, EngineerExamplesSection, LossFields, OptimizerFields, extensions
+from rl.config import EngineerExamplesSection, OptimizerFields, extensions
 from rl.config.choices import Optimizer, Schedule
 from rl.model import lora, sharding
 
@@ -29,9 +29,9 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
     Muon (Jordan et al. 2024) moves the matrices of the layers, each by the orthogonal matrix nearest to its momentum,
     as far as AdamW typically would (Liu et al. 2025), and AdamW the rest: the embedding and the weights of norms.
 
-    The user's own is a ``function(rate: optax.Schedule) -> optax.GradientTransformation``, as `optax.lion` is; else it
-    is a ConfigError. The rate is a function from the number of earlier updates, int32, to float32, both ``[]``. Updates
-    have it in them, sign included; decay is added. Moments have their parameters' shapes, which say where they lie.
+    The user's own is a ``function(rate: optax.Schedule) -> optax.GradientTransformation``, as `optax.lion` is. The rate
+    is a function from the number of earlier updates, int32, to float32, both ``[]``. Updates have it in them, sign
+    included; decay is added. Moments have their parameters' shapes, which say where they lie.
 
     One and the same object for equal arguments: programs are compiled for it, and runs of one process share them.
 
@@ -44,7 +44,8 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
     rate, clip = learning_rate(settings, updates), optax.clip_by_global_norm(MAX_NORM)
     decay = optax.add_decayed_weights(weight_decay, mask=_decays), optax.scale_by_learning_rate(rate)
     if extensions.is_own(settings.optimizer):
-        return optax.chain(clip, _own(settings, rate), _add_updates_of(optax.chain(*decay)))
+        own = extensions.find("optimizer", settings.optimizer)(rate)
+        return optax.chain(clip, own, _add_updates_of(optax.chain(*decay)))
     scaled = optax.scale_by_adam(b2=B2)
     if settings.optimizer is Optimizer.MUON:
         muon = optax.chain(scale_by_muon(weight_dimension_numbers=_axes), _as_far_as_adam())
@@ -103,17 +104,6 @@ def step(
 def updates_made(state: optax.OptState) -> int:
     """Return how many updates the optimizer has made: the next one's place in the schedule, without skipped ones."""
     return int(optax.tree_utils.tree_get(state[-1], "count"))
-
-
-def _own(settings: OptimizerFields, rate: optax.Schedule) -> optax.GradientTransformation:
-    """Return the user's own optimizer; ConfigError if there is none, or if it is something else."""
-    key = "student.learn.optimizer" if isinstance(settings, LossFields) else "student.warm_start.optimizer"
-    own = extensions.find(key, settings.optimizer)(rate)
-    if not isinstance(own, optax.GradientTransformation):
-        raise ConfigError(
-            f"{key} = {settings.optimizer}: must return an optax.GradientTransformation, not {type(own).__name__}"
-        )
-    return own
 
 
 def _add_updates_of(other: optax.GradientTransformation) -> optax.GradientTransformation:

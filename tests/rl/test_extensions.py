@@ -1,4 +1,4 @@
-"""An engineer, a reward, a prompt and an optimizer that a user wrote take part in a run, and say what is wrong."""
+"""An engineer, a reward, a prompt, an optimizer and a loss that a user wrote take part in a run."""
 
 import dataclasses
 
@@ -54,6 +54,11 @@ def signs(rate):
     return optax.chain(optax.scale_by_sign(), optax.scale_by_learning_rate(rate))
 
 
+def plain(inputs):
+    moved = inputs.log_probability - inputs.old
+    return -moved * inputs.advantage, {"moved": moved}
+
+
 def terse(instance):
     return f"{instance.size} {instance.num_agents}"
 
@@ -106,7 +111,11 @@ def test_what_names_none_is_refused_with_what_is_allowed(override):
     ],
 )
 @pytest.mark.parametrize(
-    "key", ["engineer.kind", "student.reward.kind", "student.text.style", "student.warm_start.optimizer"]
+    "key",
+    [
+        *("engineer.kind", "student.reward.kind", "student.text.style"),
+        *("student.learn.loss", "student.learn.optimizer", "student.warm_start.optimizer"),
+    ],
 )
 def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
     student = stage.run().student
@@ -157,33 +166,18 @@ def test_a_prompt_of_ones_own_is_what_the_policy_reads(stage):
         writer(settings.model_copy(update={"style": "mine_lake:nothing"}))(board)
 
 
-def test_an_optimizer_of_ones_own_makes_the_update_of_a_step(stage):
-    run = stage.run(optimizer="mine_lake:signs", warmup_steps=0, kl_coefficient=0.0, minibatches=1)
+def test_an_optimizer_and_a_loss_of_ones_own_make_the_update_of_a_step(stage):
+    own = {"optimizer": "mine_lake:signs", "loss": "mine_lake:plain"}
+    run = stage.run(**own, warmup_steps=0, kl_coefficient=0.0, minibatches=1)
     run.state.optimizer_state = init_state(rounds_optimizer(run.student.config), run.state.parameters, run.policy.mesh)
     before = jax.tree.map(np.asarray, run.state.parameters)
     boards = BoardSet.of(run.policy, stage.data)
-    grpo_step(run.policy, run.student.config, run.state, run.recorder, boards, np.arange(4))
+    metrics, _ = grpo_step(run.policy, run.student.config, run.state, run.recorder, boards, np.arange(4))
     moves = jax.tree.map(lambda now, then: np.abs(now - then), run.state.parameters, before)
     for move in jax.tree.leaves(moves):  # by the rate, or not at all: as of the embedding of a token that nobody wrote
         assert np.all(np.isclose(move, 1e-2, rtol=1e-3) | (move == 0)) and move.any()
     assert updates_made(run.state.optimizer_state) == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("nowhere_to_be_found:f", "there is no module nowhere_to_be_found here"),
-        ("mine_lake:misspelt", "module mine_lake has no function misspelt"),
-        ("mine_lake:nothing", "must return an optax.GradientTransformation, not NoneType"),
-    ],
-)
-@pytest.mark.parametrize("section", ["learn", "warm_start"])
-def test_an_optimizer_that_is_none_is_refused_before_anything_is_drawn(stage, section, name, message):
-    config = stage.config()
-    settings = getattr(config.student, section).model_copy(update={"optimizer": name})
-    student = config.student.model_copy(update={section: settings})
-    with pytest.raises(ConfigError, match=f"^student.{section}.optimizer = {name}: {message}"):
-        WriterStudent(config.model_copy(update={"student": student}))
+    assert metrics["moved"] == 0 and "ratio" not in metrics  # the first update, and the loss says what describes it
 
 
 def test_a_players_reward_that_is_not_there_is_refused_before_anything_is_drawn(tmp_path, monkeypatch):
