@@ -152,7 +152,8 @@ class Ours:
         self.policy, parameters = Policy.create(
             self.config.student, self.config.mesh, make_key(seed, Purpose.PARAMETERS)
         )
-        key, draw = make_key(seed, Purpose.BUILD), functools.partial(build_boards, self.config)
+        key, kinds = make_key(seed, Purpose.BUILD), self.config.all_kinds
+        draw = functools.partial(build_boards, kinds, self.config.lake.objective)
         boards = mixed_boards(draw, self.config.lake.kinds, (0.2,), 0.25, key, PROMPTS * steps)
         order = np.random.default_rng(seed).permutation(len(boards.kinds))
         self.lake, self.order = BoardSet.of(self.policy, boards), order

@@ -9,8 +9,8 @@ import numpy as np
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
 from jaxlake.kinds import Kind
-from jaxlake.types import Instance
-from rl.config import Config, ConfigError
+from jaxlake.types import Instance, Objective
+from rl.config import ConfigError
 from rl.model.policy import Policy, Prompts
 
 VALIDATION_WAIT = 0.25
@@ -73,17 +73,16 @@ def mixed_boards(
     )
 
 
-def build_boards(config: Config, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None) -> Dataset:
-    """Generate boards with the objective and padding that a run's boards share; ConfigError if none is solvable."""
+def build_boards(
+    kinds: Sequence[Kind], objective: Objective, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None
+) -> Dataset:
+    """Generate boards with the objective and padding that a run's boards share; ConfigError if none is solvable.
+
+    Args:
+      kinds: every kind that the run meets.
+    """
+    size, agents = max(kind.size for kind in kinds), max(kind.num_agents for kind in kinds)
     try:
-        return generate(
-            lake,
-            key,
-            count,
-            max_size=max(kind.size for kind in config.all_kinds),
-            max_agents=max(kind.num_agents for kind in config.all_kinds),
-            objective=config.lake.objective,
-            exclude=exclude,
-        )
+        return generate(lake, key, count, max_size=size, max_agents=agents, objective=objective, exclude=exclude)
     except ValueError as error:
         raise ConfigError(str(error)) from None
