@@ -1,30 +1,11 @@
-"""Arguments of public functions: a word out of a few, a whole number, a key. Knows nothing of boards."""
+"""Arguments of public functions: a whole number in a range, a finite number, a seed's key. Knows no board."""
 
-import enum
 import math
 import operator
 from typing import Any
 
 import jax
 import numpy as np
-
-
-class Word(enum.Enum):
-    """An enum that public functions take as a member or as its word: ``Objective("makespan")``.
-
-    They coerce before they compare or compile, since a string is no member and would take the other branch unnoticed.
-    A subclass says under which name its members are passed: ``class Objective(Word, argument="objective")``.
-    """
-
-    _argument: str
-
-    def __init_subclass__(cls, argument: str) -> None:
-        cls._argument = argument
-
-    @classmethod
-    def _missing_(cls, value: object) -> "Word":
-        words = ", ".join(repr(member.value) for member in cls)
-        raise ValueError(f"{cls._argument} = {value!r} must be one of {words}")
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:

@@ -1,12 +1,12 @@
 """Episode after episode: what happens once a lake's episode ends. New levels come out of a bank, never a generator."""
 
 import dataclasses
+import enum
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jaxlake.arguments import Word
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
 from jaxlake.record import Array, record
@@ -14,7 +14,7 @@ from jaxlake.state import DEFAULT_PARAMS, LifelongState, Params, State, TimeStep
 from jaxlake.types import LifelongInstance
 
 
-class AutoResetMode(Word, argument="mode"):
+class AutoResetMode(enum.StrEnum):
     """The step in which the next episode begins."""
 
     OFF = "off"

@@ -1,11 +1,12 @@
 """Kinds of boards: a family, a side and a number of agents, as `6`, `6x3`, `rooms6` or `corridor8x3`. Draws none."""
 
 import dataclasses
+import enum
 import re
 from collections.abc import Iterable
 from typing import Any
 
-from jaxlake.arguments import Word, whole_number
+from jaxlake.arguments import whole_number
 from jaxlake.types import MAX_AGENTS, MAX_SIZE
 
 MIN_SIZE = 3
@@ -15,7 +16,7 @@ LARGEST_SIZE, MOST_AGENTS = 64, 128
 """Limits of kinds; those that can be solved exactly end at ``MAX_SIZE`` and ``MAX_AGENTS``."""
 
 
-class Family(Word, argument="family"):
+class Family(enum.StrEnum):
     """The layout of a board's cells; the guide explains the density of 0 to .5, with pictures."""
 
     RANDOM = "random"
@@ -48,7 +49,7 @@ _HARDER = {
     Family.CORRIDOR: 4.0,
 }
 _ORDER = {family: place for place, family in enumerate(Family)}
-_RANGE = re.compile(r"([a-z]*)([0-9]{1,2})(?:-([0-9]{1,2}))?(?:x([0-9]{1,3}))?", re.ASCII)
+_RANGE = re.compile(rf"({'|'.join(Family)})?([0-9]{{1,2}})(?:-([0-9]{{1,2}}))?(?:x([0-9]{{1,3}}))?", re.ASCII)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -135,8 +136,8 @@ class Kind:
         match = _RANGE.fullmatch(text)
         if match is None or int(match[2]) > int(match[3] or match[2]):
             raise ValueError(
-                f"kind = {text!r} must be a size with, where it has them, a family before it and xN for N "
-                "agents behind it: 6, 6x3, rooms6, corridor8x3"
+                f"kind = {text!r} must be a size with, where it has them, a family before it "
+                f"({', '.join(Family)}) and xN for N agents behind it: 6, 6x3, rooms6, corridor8x3"
             )
         family, low, high, agents = match.groups()
         sizes = range(int(low), int(high or low) + 1)

@@ -5,6 +5,7 @@ batch, which XLA for CPUs vectorises, as it does the last axis only: ``[batch, a
 took more than ten times as long. Many agents fill such an axis, and unrolled they would compile for minutes.
 """
 
+import enum
 import functools
 import itertools
 import operator
@@ -14,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.arguments import Word
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Action, Instance
 
@@ -23,7 +23,7 @@ VERSION = 1
 _FEW = 8
 
 
-class HoleRule(Word, argument="holes"):
+class HoleRule(enum.StrEnum):
     """The effect of a move into a hole."""
 
     IMPASSABLE = "impassable"
@@ -32,7 +32,7 @@ class HoleRule(Word, argument="holes"):
     """The agent falls in, which ends the episode (the classic frozen lake)."""
 
 
-class ConflictRule(Word, argument="conflicts"):
+class ConflictRule(enum.StrEnum):
     """The effect of a conflict: agents that would share a cell, or swap cells."""
 
     BLOCK = "block"
@@ -41,7 +41,7 @@ class ConflictRule(Word, argument="conflicts"):
     """No agent moves, and the episode ends."""
 
 
-class GoalRule(Word, argument="goals"):
+class GoalRule(enum.StrEnum):
     """The effect of reaching a goal."""
 
     ONCE = "once"

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from typing import ClassVar
 
-from jaxlake.arguments import Word
 from jaxlake.record import Array, Record, record
 
 MAX_SIZE = 10
@@ -60,7 +59,7 @@ class Check(enum.IntEnum):
     GOAL_REACHED = 7
 
 
-class Objective(Word, argument="objective"):
+class Objective(enum.StrEnum):
     """The cost that an optimal plan minimises; an agent's cost is the time of its last arrival (Stern et al. 2019)."""
 
     SUM_OF_COSTS = "sum_of_costs"

@@ -5,6 +5,7 @@ tables, so boards are small: two agents on any board up to 10x10, three up to 6x
 """
 
 import dataclasses
+import enum
 import functools
 import itertools
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxlake.arguments import Word, whole_number
+from jaxlake.arguments import whole_number
 from jaxlake.flood import free_cells
 from jaxlake.levels import batch_axes
 from jaxlake.record import Array, Record, vary_alike
@@ -31,7 +32,7 @@ _STATES = 1 << 19
 """Joint positions, over all instances, that are updated together: about 1 MiB for a table."""
 
 
-class Convention(Word, argument="convention"):
+class Convention(enum.StrEnum):
     """The steps that a cost-to-go counts: the second depends on the agents' cells alone, the first on who parked."""
 
     SUM_OF_COSTS = "sum_of_costs"

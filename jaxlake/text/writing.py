@@ -1,8 +1,10 @@
 """Instances as prompts and plans as answers; reads nothing."""
 
+import enum
+
 import numpy as np
 
-from jaxlake.arguments import Word, whole_number
+from jaxlake.arguments import whole_number
 from jaxlake.board_text import to_text
 from jaxlake.levels import check_has_end
 from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan, coordinate
@@ -32,7 +34,7 @@ _ONE_DRAWING = "In the drawing . is free and # is a hole."
 _TWO_DRAWINGS = "In the drawings . is free and # is a hole; the left one shows the starts, the right one the goals."
 
 
-class PromptStyle(Word, argument="style"):
+class PromptStyle(enum.StrEnum):
     """The styles in which an instance is put into words."""
 
     COORDINATES = "coordinates"
@@ -43,7 +45,7 @@ class PromptStyle(Word, argument="style"):
     """The rules in English with the board drawn and the answer format stated, for chat models."""
 
 
-class AnswerFormat(Word, argument="answer_format"):
+class AnswerFormat(enum.StrEnum):
     """The forms in which a plan is put into words, a line per agent."""
 
     COORDINATES = "coordinates"

@@ -36,7 +36,7 @@ from jaxlake import (
     without_waiting,
 )
 from jaxlake.adapters.text import trl_rows, verl_rows
-from jaxlake.arguments import Word, whole_number
+from jaxlake.arguments import whole_number
 from jaxlake.benchmark import load, score
 from jaxlake.solve import Convention, JointValues, joint_values
 from jaxlake.types import Solution, Status
@@ -112,17 +112,10 @@ def test_a_word_is_as_good_as_its_member(name):
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-@pytest.mark.parametrize("wrong", ["sum_of_cost", "SUM_OF_COSTS", "", None, 0])
-def test_a_wrong_word_is_answered_by_the_words(name, wrong):
+def test_a_wrong_word_is_no_other_branch(name):
     kind, call = ENTRIES[name]
-    words = ", ".join(repr(member.value) for member in kind)
-    with pytest.raises(ValueError) as fault:
-        call(wrong)
-    assert str(fault.value).endswith(f" = {wrong!r} must be one of {words}")
-
-
-def test_no_enum_of_words_is_left_out():
-    assert {kind for kind, _ in ENTRIES.values()} == set(Word.__subclasses__())
+    with pytest.raises(ValueError, match=f"'sum_of_cost' is not a valid {kind.__name__}"):
+        call("sum_of_cost")
 
 
 def test_a_whole_number_of_any_type_is_taken_and_its_range_is_named():

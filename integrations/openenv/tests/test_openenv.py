@@ -188,7 +188,7 @@ def test_sessions_do_not_mix(url):
         ({"split": "tset"}, "split = 'tset' must be one of train, train_families, validation, test, families"),
         ({"split": "test", "index": 3150}, "index = 3150 must be from 0 to 3149, the boards of split test"),
         ({"index": -1}, "index = -1 must be from 0 to 21207, the boards of split train"),
-        ({"style": "loud"}, "style = 'loud' must be one of 'coordinates', 'grid', 'verbose'"),
+        ({"style": "loud"}, "'loud' is not a valid PromptStyle"),
     ],
 )
 def test_a_reset_that_cannot_be_is_refused_in_a_line_and_the_session_goes_on(env, arguments, line):

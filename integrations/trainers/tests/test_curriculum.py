@@ -230,7 +230,7 @@ def test_a_file_describes_a_curriculum(tmp_path):
         ("kinds: [3]\nengineer: math:pi", "engineer = 'math:pi' must be an engineer, with a method propose"),
         ("kinds: [3]\nhole: 0.9", "hole of size 3 = 0.9 must be from 0 to 0.5"),
         ("kinds: [3]\ntasks_per_round: 0", "tasks_per_round = 0 must be a whole number from 1 on"),
-        ("kinds: [3]\nstyle: loud", "style = 'loud' must be one of"),
+        ("kinds: [3]\nstyle: loud", "'loud' is not a valid PromptStyle"),
         ("- 3", "it must be a mapping"),
         ("kinds: [", "while parsing"),
     ],
