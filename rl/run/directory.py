@@ -26,8 +26,8 @@ ORIGIN = "origin.json"
 """Origin of a run that another one began: {"run": that one's folder from here, "validation_seed"}."""
 
 
-FORMAT = 2
-"""Number of the form of a run's files, which a change raises that runs of before do not survive; 1 wrote none."""
+FORMAT = 3
+"""Number of the form of a run's files, which a change raises that runs of before do not survive; the first wrote none."""
 
 BEHAVIOUR = {"rules": rules.VERSION, "generator": GENERATOR, "evidence": evidence.VERSION}
 """Numbers of what a run's results depend on; results of different numbers are not comparable."""

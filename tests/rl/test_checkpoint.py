@@ -155,7 +155,7 @@ def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_ru
     for made in (None, {"jaxlake": "0.3.0", "format": 7}):
         version.unlink() if made is None else version.write_text(json.dumps(made))
         before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-        with pytest.raises(ConfigError, match=r"run: format was [17], is now 2; finish the run with jaxlake 0"):
+        with pytest.raises(ConfigError, match=r"run: format was [17], is now 3; finish the run with jaxlake 0"):
             RunDirectory(tmp_path / "run", Config())
         assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 

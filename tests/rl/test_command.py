@@ -1,6 +1,7 @@
 """A newcomer's mistakes at the command line: each is told in one line that says what to do."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 import rl
 from rl import command, compare, evaluate, train
+from rl.command import guarded
+from rl.run.signals import Interrupted, Stop
 
 
 def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, capsys):
@@ -26,18 +29,35 @@ def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, 
     assert capsys.readouterr().err == ""
 
 
-def test_a_file_of_the_other_command_is_named(capsys):
-    comparison, run = (str(command.shipped(name)) for name in ("compare/tiny.yaml", "tiny.yaml"))
-    assert train.main(["--config", comparison]) == 2
-    assert "holds a comparison, which python -m rl.compare takes" in capsys.readouterr().err
-    assert compare.main(["--config", run]) == 2
-    assert "the file of a run is for python -m rl.train" in capsys.readouterr().err
+COMPARISON, RUN = (str(command.shipped(name)) for name in ("compare/tiny.yaml", "tiny.yaml"))
 
 
-@pytest.mark.parametrize("main", [train.main, compare.main, evaluate.main])
-def test_a_bucket_is_no_folder_here(main, capsys):
-    option = "--out" if main is compare.main else "--run"
-    assert_refused(main, [option, "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount", capsys)
+@pytest.mark.parametrize(
+    ("main", "arguments", "message"),
+    [
+        (train.main, ["--config", COMPARISON], "holds a comparison, which python -m rl.compare takes"),
+        (compare.main, ["--config", RUN], "the file of a run is for python -m rl.train"),
+        (train.main, ["student.learn.learning_ratee=1"], "nearest is student.learn.learning_rate"),
+        (train.main, ["mesh.fsdp=64"], "must be at most the 8 devices"),
+        (train.main, ["--config", RUN, "student.sampler.rows=8"], "student.sampler.rows = 8: must be at least"),
+        (train.main, ["--run", "holiday"], "not empty and no run"),
+        (train.main, ["--run", "holiday/photo.txt"], "photo.txt is a file; choose another with --run"),
+        (train.main, ["--run", "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount"),
+        (compare.main, ["--out", "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount"),
+        (evaluate.main, ["--run", "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount"),
+    ],
+)
+def test_a_mistake_costs_one_line_and_writes_nothing(main, arguments, message, tmp_path, monkeypatch, capsys):
+    (tmp_path / "holiday").mkdir()
+    (tmp_path / "holiday/photo.txt").write_text("beach")
+    monkeypatch.chdir(tmp_path)
+    try:
+        code = main(arguments)
+    except SystemExit as exit:  # of argparse
+        code = exit.code
+    error = capsys.readouterr().err
+    assert code == 2 and message in error and error.splitlines()[-1].count(message) == 1
+    assert [path.name for path in tmp_path.rglob("*")] == ["holiday", "photo.txt"]
 
 
 def test_letters_that_a_terminal_lacks_are_escaped():
@@ -59,7 +79,48 @@ def test_devices_that_are_not_here_are_one_line(error, monkeypatch, tmp_path, ca
     assert not (tmp_path / "run").exists()
 
 
-def assert_refused(main, arguments, words, capsys):
-    with pytest.raises(SystemExit) as exit:
-        main(arguments)
-    assert exit.value.code == 2 and words in capsys.readouterr().err
+def test_a_second_ctrl_c_stops_at_once_and_a_second_sigterm_does_not():
+    with Stop().listening() as stop:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGTERM)
+        assert stop.number == signal.SIGTERM
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
+def test_a_closed_terminal_stops_what_nohup_does_not_protect():
+    def work(stop: Stop) -> None:
+        with stop.interrupt_immediately():
+            signal.raise_signal(signal.SIGHUP)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # pytest itself may run under nohup
+    try:
+        assert guarded("rl.train", [], work) == 129
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert guarded("rl.train", [], work) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_where_nothing_is_to_be_saved_a_signal_ends_the_work_at_once():
+    with Stop().listening() as stop:
+        for number in (signal.SIGTERM, signal.SIGINT):  # the second time it ends before the work, as a signal had come
+            with pytest.raises(Interrupted), stop.interrupt_immediately():
+                signal.raise_signal(number)
+                pytest.fail("went on")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (OSError(28, "No space left on device", "runs/x/metrics.jsonl"), 1, "runs/x/metrics.jsonl: No space left on"),
+        (PermissionError(13, "Permission denied", "runs/x/lock"), 2, "runs/x/lock: Permission denied"),
+    ],
+)
+def test_a_disk_that_refuses_costs_one_line(capsys, error, code, line):
+    def work(stop: Stop) -> None:
+        raise error
+
+    assert guarded("rl.train", [], work) == code
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {line}") and told.count("\n") == 1

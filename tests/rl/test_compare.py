@@ -3,13 +3,12 @@
 import contextlib
 import dataclasses
 import json
-import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
+from disturb import Killed, at_call, kill, stop
 from lab import LAB, whole
 from lab import content as files_of
 from shapes import SMALL_JSON
@@ -53,31 +52,6 @@ evaluation: {per_slice: 1, samples: 2, max_new_tokens: 32}
 """
 
 
-class Killed(BaseException):
-    """As a process that is killed: nothing that the program does about errors happens, but locks go."""
-
-
-@contextlib.contextmanager
-def at_call(place: object, name: str, number: int, disturb: Callable[[], None]) -> Iterator[None]:
-    """Disturbs call `number` of a function, before it does anything."""
-    calls, function = [], getattr(place, name)
-
-    def disturbed(*arguments, **options):
-        calls.append(name)
-        if len(calls) == number:
-            disturb()
-        return function(*arguments, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(place, name, disturbed)
-        yield
-    assert len(calls) >= number, "the moment never came"
-
-
-def kill() -> None:
-    raise Killed
-
-
 def write(folder: Path, text: str = COMPARISON) -> Path:
     (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
     (folder / "base.yaml").write_text(f"{BASE}  model: {{shape: {folder}/shape.json}}\n")
@@ -94,7 +68,7 @@ def out(tmp_path_factory, quick_compilation) -> Path:
         main(command)
     assert (folder / "out/arms/fixed_random/seed0.partial").exists()
     assert not (folder / "out/arms/fixed_random/seed0").exists()
-    with at_call(grpo_step, "make_updates", 2, lambda: signal.raise_signal(signal.SIGTERM)):
+    with at_call(grpo_step, "make_updates", 2, stop):
         assert main(command) == 0
     assert not list((folder / "out/arms").glob("*/*/evaluation.json"))
     found = comparison.reopen(folder / "out")
