@@ -27,7 +27,7 @@ ORIGIN = "origin.json"
 
 
 FORMAT = 3
-"""Number of the form of a run's files, which a change raises that runs of before do not survive; the first wrote none."""
+"""Number of the form of a run's files, which a change raises that runs of before do not survive."""
 
 BEHAVIOUR = {"rules": rules.VERSION, "generator": GENERATOR, "evidence": evidence.VERSION}
 """Numbers of what a run's results depend on; results of different numbers are not comparable."""

@@ -303,7 +303,7 @@ def test_in_the_midst_of_a_comparison_engineers_are_added_and_none_is_changed(tm
 
 def test_overrides_reach_the_run_and_the_comparison(tmp_path):
     found = comparison.load(write(tmp_path), ["seeds=[7]", "overrides.student.learn.learning_rate=1e-3"])
-    assert found.configure("by_itself", 7).grpo.learning_rate == 1e-3
+    assert found.configure("by_itself", 7).student.learn.learning_rate == 1e-3
     assert found.configure("by_itself", 7).engineer.kind == "base"
     # What all share keeps the first policy if any engineer asks for it.
     assert {plan.config.engineer.kind for plan in plan_runs(found, tmp_path)[:2]} == {"base"}
