@@ -1,5 +1,6 @@
 """Causal self-attention behind one function, and attention of new tokens to a cache; axis letters as in `model`."""
 
+import enum
 import functools
 
 import jax
@@ -10,8 +11,6 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array
-from rl.config import ConfigError
-from rl.config.choices import AttentionKind
 from rl.model.sharding import cache_spec
 
 ROW_MAJOR = Layout(major_to_minor=(0, 1, 2, 3, 4))
@@ -22,20 +21,28 @@ SLOTS_AT_ONCE = 256
 """Slots of a row in one pass of `read_rows`: half a MiB of Qwen3-4B's keys. Half of them are too many on average."""
 
 
-def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: AttentionKind, mesh: Mesh | None) -> jax.Array:
+class Kernel(enum.Enum):
+    """A kernel of whole sequences: cuDNN's on NVIDIA GPUs, splash on TPUs, plain XLA anywhere."""
+
+    XLA = enum.auto()
+    CUDNN = enum.auto()
+    SPLASH = enum.auto()
+
+
+def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: Kernel, mesh: Mesh | None) -> jax.Array:
     """Compute grouped-query causal self-attention of whole sequences, with the softmax in float32.
 
     Args:
       q: ``[B, T, N, H]``.
       k, v: ``[B, T, K, H]``.
       valid: bool ``[B, T]``, False on padding; with cuDNN's kernel all of it on the right.
-      kind: the kernel, as `choose_kernel` returns it: not AUTO.
+      kind: the kernel, as `choose_kernel` returns it.
       mesh: the model's mesh, rows over `fsdp` and heads over `tp`; None on one device.
 
     Returns:
       ``[B, T, N, H]``; values on padding mean nothing, and are finite.
     """
-    kernel = {AttentionKind.XLA: xla, AttentionKind.CUDNN: cudnn, AttentionKind.SPLASH: splash}[kind]
+    kernel = {Kernel.XLA: xla, Kernel.CUDNN: cudnn, Kernel.SPLASH: splash}[kind]
     if kernel is xla or mesh is None:
         return kernel(q, k, v, valid)
     rows = "fsdp" if q.shape[0] % mesh.shape["fsdp"] == 0 else None
@@ -53,21 +60,14 @@ def device_of(mesh: Mesh | None) -> jax.Device:
     return jax.devices()[0] if mesh is None else mesh.devices.flat[0]
 
 
-def choose_kernel(kind: AttentionKind, device: jax.Device, dtype: jnp.dtype, head_dim: int) -> AttentionKind:
-    """Return the kernel that `kind` means on a device; AUTO takes the platform's own where dtype and head size fit it.
-
-    Raises:
-      ConfigError: if the kernel of another platform is asked for.
-    """
-    own = {"tpu": AttentionKind.SPLASH, "gpu": AttentionKind.CUDNN}.get(device.platform)
-    if kind not in (AttentionKind.AUTO, AttentionKind.XLA, own):
-        raise ConfigError(f"student.model.attention = {kind}: the device must not be a {device.platform}")
-    if kind is not AttentionKind.AUTO:
-        return kind
+def choose_kernel(device: jax.Device, dtype: jnp.dtype, head_dim: int) -> Kernel:
+    """Return the platform's own kernel where dtype and head size fit it, and else XLA's."""
+    if device.platform == "tpu":
+        return Kernel.SPLASH
     fits = dtype in (jnp.bfloat16, jnp.float16) and head_dim <= 128 and head_dim % 8 == 0
-    if own is AttentionKind.CUDNN and not (fits and _is_ampere_or_later(device)):
-        return AttentionKind.XLA
-    return own or AttentionKind.XLA
+    if device.platform == "gpu" and fits and _is_ampere_or_later(device):
+        return Kernel.CUDNN
+    return Kernel.XLA
 
 
 def _is_ampere_or_later(device: jax.Device) -> bool:
@@ -146,7 +146,7 @@ def attend_cached(
     cache: tuple[Array, Array],
     layer: jax.Array | int,
     lengths: jax.Array,
-    kind: AttentionKind,
+    kind: Kernel,
     mesh: Mesh | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Write one new token a row to a layer of the cache, and compute its attention to the row's tokens so far.
@@ -169,7 +169,7 @@ def attend_cached(
     """
     _, _, groups, slots, dim = cache[0].shape
     on_gpu = device_of(mesh).platform == "gpu"
-    fused = kind is AttentionKind.CUDNN and slots >= 16 and dim >= 16 and dim.bit_count() == 1
+    fused = kind is Kernel.CUDNN and slots >= 16 and dim >= 16 and dim.bit_count() == 1
     read = flash_decoding if fused else functools.partial(read_rows, at_once=on_gpu)
 
     def write_and_read(

@@ -19,7 +19,7 @@ from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
 from rl.config import LoRASection
-from rl.config.choices import AttentionKind, Remat
+from rl.config.choices import Remat
 from rl.model.attention import attend, attend_cached, choose_kernel, device_of
 from rl.model.sharding import cache_spec, named_sharding
 
@@ -65,7 +65,6 @@ class DecoderConfig:
       qkv_bias: the projections to queries, keys and values have biases.
       dtype: type of the matrix work; trained parameters are float32 whatever it is.
       remat: memory against time in training.
-      attention: the kernel of whole sequences.
       lora: adapters; with them the base's matrices are stored in `dtype`, for they are not trained.
     """
 
@@ -84,7 +83,6 @@ class DecoderConfig:
     qkv_bias: bool = False
     dtype: Any = jnp.float32
     remat: Remat = Remat.FULL
-    attention: AttentionKind = AttentionKind.AUTO
     lora: LoRASection | None = None
 
 
@@ -202,7 +200,6 @@ class Projection(nnx.Module):
         config: DecoderConfig,
         rngs: nnx.Rngs,
         mesh: Mesh | None,
-        name: str,
         inputs: int,
         outputs: int,
         spec: P,
@@ -215,7 +212,7 @@ class Projection(nnx.Module):
         if bias:
             zeros = jnp.zeros((layers, outputs), device=named_sharding(P(spec[1]), (layers, outputs), mesh))
             self.bias = nnx.Param(zeros, spec=P(spec[1]))
-        if config.lora is not None and name in config.lora.targets:
+        if config.lora is not None:
             rank = config.lora.rank
             self.scale = config.lora.alpha / rank
             into, out = P(spec[0], None), P(None, spec[1])
@@ -236,10 +233,10 @@ class Attention(nnx.Module):
 
     def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None):
         d, n, k, h = config.hidden_size, config.num_attention_heads, config.num_key_value_heads, config.head_dim
-        self.q_proj = Projection(config, rngs, mesh, "q_proj", d, n * h, P("fsdp", "tp"), config.qkv_bias)
-        self.k_proj = Projection(config, rngs, mesh, "k_proj", d, k * h, P("fsdp", "tp"), config.qkv_bias)
-        self.v_proj = Projection(config, rngs, mesh, "v_proj", d, k * h, P("fsdp", "tp"), config.qkv_bias)
-        self.o_proj = Projection(config, rngs, mesh, "o_proj", n * h, d, P("tp", "fsdp"))
+        self.q_proj = Projection(config, rngs, mesh, d, n * h, P("fsdp", "tp"), config.qkv_bias)
+        self.k_proj = Projection(config, rngs, mesh, d, k * h, P("fsdp", "tp"), config.qkv_bias)
+        self.v_proj = Projection(config, rngs, mesh, d, k * h, P("fsdp", "tp"), config.qkv_bias)
+        self.o_proj = Projection(config, rngs, mesh, n * h, d, P("tp", "fsdp"))
         self.qk_norm = config.qk_norm
         if self.qk_norm:
             self.q_norm = RMSNorm((config.num_hidden_layers, h), config.rms_norm_eps, mesh)
@@ -269,9 +266,9 @@ class MLP(nnx.Module):
 
     def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None):
         d, f = config.hidden_size, config.intermediate_size
-        self.gate_proj = Projection(config, rngs, mesh, "gate_proj", d, f, P("fsdp", "tp"))
-        self.up_proj = Projection(config, rngs, mesh, "up_proj", d, f, P("fsdp", "tp"))
-        self.down_proj = Projection(config, rngs, mesh, "down_proj", f, d, P("tp", "fsdp"))
+        self.gate_proj = Projection(config, rngs, mesh, d, f, P("fsdp", "tp"))
+        self.up_proj = Projection(config, rngs, mesh, d, f, P("fsdp", "tp"))
+        self.down_proj = Projection(config, rngs, mesh, f, d, P("tp", "fsdp"))
         self.mesh = mesh
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -315,15 +312,12 @@ class Decoder(nnx.Module):
       config: the model's shape.
       rngs: generators of the random weights.
       mesh: axes `fsdp` and `tp`, over which parameters and activations lie; None on one device.
-
-    Raises:
-      ConfigError: if the attention kernel asked for cannot run there; before any weight is read.
     """
 
     def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None = None):
         self.config = config
         self.mesh = mesh
-        self.kernel = choose_kernel(config.attention, device_of(mesh), config.dtype, config.head_dim)
+        self.kernel = choose_kernel(device_of(mesh), config.dtype, config.head_dim)
         self.embed_tokens = Embedding(config, rngs, mesh)
         self.layers = DecoderLayer(config, rngs, mesh)
         self.norm = RMSNorm((config.hidden_size,), config.rms_norm_eps, mesh)

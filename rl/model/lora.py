@@ -73,7 +73,8 @@ def save(
       ConfigError: if the folder cannot be written.
     """
     tensors: dict[str, np.ndarray] = {}
-    for path, variable in nnx.to_flat_state(split(parameters)[0]):
+    adapters = nnx.to_flat_state(split(parameters)[0])
+    for path, variable in adapters:
         stack = np.asarray(multihost_utils.process_allgather(variable[...], tiled=True))
         tensors |= {_name(path, i): np.ascontiguousarray(part.T) for i, part in enumerate(stack)}
     raw = {
@@ -83,7 +84,7 @@ def save(
         "revision": source.get("revision"),
         "r": config.rank,
         "lora_alpha": config.alpha,
-        "target_modules": list(config.targets),
+        "target_modules": sorted({str(path[-2]) for path, _ in adapters}),
         "lora_dropout": 0.0,
         "bias": "none",
         "fan_in_fan_out": False,

@@ -230,7 +230,7 @@ class Policy:
 
         That is a digest of the ``tokenizer``, and the fields of config.json, such as ``rope_theta``.
         """
-        settings = ("dtype", "remat", "attention", "lora")
+        settings = ("dtype", "remat", "lora")
         fields = {name: str(value) for name, value in vars(self.shape).items() if name not in settings}
         return {"tokenizer": self.tokenizer.digest} | fields
 
@@ -316,7 +316,7 @@ def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:
             f"student.model.shape = {settings.shape}: must be that of path = {settings.path}; null takes its own"
         )
     adapters = settings.lora if settings.lora.rank else None
-    return dataclasses.replace(shape, remat=settings.remat, attention=settings.attention, lora=adapters)
+    return dataclasses.replace(shape, remat=settings.remat, lora=adapters)
 
 
 def writer(settings: TextSection) -> Callable[[Instance], str]:
