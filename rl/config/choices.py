@@ -43,27 +43,6 @@ class Remat(Word):
     FULL = "full"
 
 
-class AttentionKind(Word):
-    """The attention kernel: cuDNN's on NVIDIA GPUs, splash on TPUs, plain XLA anywhere; AUTO goes by the platform."""
-
-    AUTO = "auto"
-    XLA = "xla"
-    CUDNN = "cudnn"
-    SPLASH = "splash"
-
-
-class Projection(Word):
-    """A matrix of a layer, by its name in a checkpoint."""
-
-    Q = "q_proj"
-    K = "k_proj"
-    V = "v_proj"
-    O = "o_proj"  # noqa: E741 - the checkpoint's letter
-    GATE = "gate_proj"
-    UP = "up_proj"
-    DOWN = "down_proj"
-
-
 class Schedule(Word):
     """Course of the learning rate after the warmup."""
 

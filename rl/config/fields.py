@@ -14,9 +14,7 @@ from rl.config.types import Own, RuleName, Section
 
 FREE = ("engineer.api.", "checkpoint.", "tracking.")
 """Keys or their beginnings: the settings that a resumed run may change, because no number depends on them."""
-ROUNDING = (
-    *("student.learn.micro_batch", "student.sampler.rows", "student.model.remat", "student.model.attention", "mesh."),
-)
+ROUNDING = ("student.learn.micro_batch", "student.sampler.rows", "student.model.remat", "mesh.")
 """Likewise, where numbers depend on it in their last bits alone, by the order of sums."""
 OWN = "module:function"
 """The form of a setting that names a function of the user's own."""

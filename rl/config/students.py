@@ -9,13 +9,11 @@ from jaxlake import PromptStyle
 from jaxlake.types import MAX_STEPS
 from rl.config.choices import (
     Advantage,
-    AttentionKind,
     Baseline,
     Credit,
     Dtype,
     Optimizer,
     PlayerReward,
-    Projection,
     Remat,
     RewardKind,
     Schedule,
@@ -34,7 +32,6 @@ from rl.config.types import (
     Temperature,
     WarmupSteps,
     WeightDecay,
-    once_each,
 )
 
 
@@ -46,9 +43,6 @@ class LoRASection(Section):
     )
     alpha: Annotated[float, Field(gt=0)] = Field(
         32.0, description="the scale of the adapters' products is alpha / rank"
-    )
-    targets: Annotated[tuple[Projection, ...], Field(min_length=1), once_each("projection")] = Field(
-        tuple(Projection), description="projections with an adapter, in every layer"
     )
 
 
@@ -67,9 +61,6 @@ class ModelSection(Section):
     remat: Remat = Field(
         Remat.FULL,
         description="parts of the forward pass that the backward pass computes again; dots: all but matrix products",
-    )
-    attention: AttentionKind = Field(
-        AttentionKind.AUTO, description="kernel of the attention; auto: the best for the devices"
     )
     lora: LoRASection = LoRASection()
     early_stop: Annotated[str | None, ours("none is mentioned")] = Field(

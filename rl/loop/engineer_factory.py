@@ -33,7 +33,7 @@ from rl import distributed
 from rl.config import Config, EngineerSection, MeshSection, ModelSection, PlayerSection, RunError, extensions
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, LanguageKind
 from rl.learn.context import read_context
-from rl.model.policy import SHIPPED_MODEL, Policy
+from rl.model.policy import Policy
 from rl.model.tokenizer import Tokenizer
 from rl.run.recorder import Recorder
 from rl.students import BranchingStudent, Student, WritingStudent
@@ -145,7 +145,7 @@ def load_model(folder: str | None, mesh: MeshSection) -> tuple[Policy, nnx.State
     Raises:
       ConfigError: if `engineer.model` holds none, or does not fit the devices.
     """
-    model = ModelSection(path=folder or str(SHIPPED_MODEL), shape=None)
+    model = ModelSection(path=folder, shape="tiny" if folder is None else None)
     return Policy.create(PlayerSection(model=model), mesh, seed_key(0))
 
 

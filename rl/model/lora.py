@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as to_bytes
 
 from jaxlake.files import write_whole
-from rl.config import ConfigError, LoRASection
+from rl.config import ConfigError, LoRASection, refuse_difference
 
 FILE = "adapter_model.safetensors"
 
@@ -138,20 +138,18 @@ def load(folder: Path | str, parameters: nnx.State, source: Mapping[str, str] = 
     return nnx.merge_state(nnx.from_flat_state(read), base)
 
 
-def refuse_other_source(where: Path, there: Mapping[str, str], here: Mapping[str, str]) -> None:
+def refuse_other_source(where: Path, was: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raise ConfigError if what trained parameters stand on is not what they were trained with.
 
     Args:
       where: what holds the parameters.
-      there, here: `rl.model.policy.Policy.source` when they were saved, and as it is now.
+      was, now: `rl.model.policy.Policy.source` when they were saved, and today's.
     """
-    for name, now in here.items():
-        if name != "revision" and there.get(name) != now:
-            of = f", revision {there['revision']}" if "revision" in there else ""
-            raise ConfigError(
-                f"{where}: its {name} is not the one here ({there.get(name, 'unknown')[:12]} and {now[:12]}); "
-                f"student.model.path must be the model that it was trained from{of}"
-            )
+    names = [name for name in now if name != "revision"]
+    revision = f", revision {was['revision']}" if "revision" in was else ""
+    remedy = f"student.model.path must be the model that it was trained from{revision}"
+    before, after = ({name: source.get(name) for name in names} for source in (was, now))
+    refuse_difference(where, before, after, remedy)
 
 
 def _name(path: PathParts, layer: int) -> str:

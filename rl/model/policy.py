@@ -55,8 +55,8 @@ class Prompts:
 
     def take(self, rows: np.ndarray | slice) -> "Prompts":
         """Return the prompts at `rows`, in that order."""
-        chosen = np.arange(len(self))[rows]
-        return Prompts(self.instances[chosen], [self.tokens[i] for i in chosen])
+        indices = np.arange(len(self))[rows]
+        return Prompts(self.instances[indices], [self.tokens[i] for i in indices])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,29 +81,29 @@ class Policy:
 
     @classmethod
     def create(
-        cls, student: WriterSection | PlayerSection, mesh_settings: MeshSection, seed_key: jax.Array
+        cls, student: WriterSection | PlayerSection, layout: MeshSection, seed_key: jax.Array
     ) -> tuple["Policy", nnx.State]:
-        """Return the policy and its first parameters: those in `checkpoint`, or random ones drawn by `seed_key`.
+        """Return the policy and its first parameters: a checkpoint's, or random ones drawn by `seed_key`.
+
+        The checkpoint is `model.path`'s, or without one the shipped model's where `model.shape` is its name.
 
         Raises:
           ConfigError: if the checkpoint cannot be read, is not of `model.shape`, is not the same on all processes, or
-            cannot think as `text.thinking` asks, or the mesh or `model.attention` does not fit the devices.
+            cannot think as `text.thinking` asks, or the mesh does not fit the devices.
         """
-        mesh = make_mesh(mesh_settings.fsdp, mesh_settings.tp)
-        settings, words = student.model, student.text
-        folder = checkpoint(settings)
-        shape = shape_of(settings, folder)
-        tokenizer = Tokenizer(folder or TINY_TOKENIZER)
+        mesh, settings, words = make_mesh(layout.fsdp, layout.tp), student.model, student.text
+        folder = SHIPPED_MODEL if settings.shape == "tiny" else None
+        if settings.path is not None:
+            folder = weights.resolve(settings.path)
+        shape, tokenizer = shape_of(settings, folder), Tokenizer(folder or TINY_TOKENIZER)
         if len(tokenizer) > shape.vocab_size:
-            named = f"shape = {settings.shape}" if folder is None else f"path = {folder}"
             raise ConfigError(
-                f"student.model.{named}: its embedding has vocab_size = {shape.vocab_size} rows, which must be "
-                f"at least {len(tokenizer)}, the largest id of its tokenizer + 1"
+                f"{tokenizer.folder}: the embedding has {shape.vocab_size} rows, and the tokenizer {len(tokenizer)} "
+                "tokens, which must not be more"
             )
         if words.thinking and tokenizer.end_think_id is None:
             raise ConfigError(
-                "student.text.thinking = true: must be false, as the tokenizer in "
-                f"{tokenizer.folder} has no token </think>"
+                f"student.text.thinking = true: must be false, as {tokenizer.folder} has no token </think>"
             )
         if folder is None:
             graph, parameters = create(shape, seed_key, mesh)
@@ -112,14 +112,12 @@ class Policy:
         base = settings.path or (None if folder is None else str(folder))
         policy = cls(graph, shape, tokenizer, mesh, words, student.sampler.rows, settings.early_stop, base)
         if not distributed.is_same(json.dumps(policy.identity | policy.revision)):
-            raise ConfigError(
-                f"student.model.path = {settings.path}: must be the same model on all processes of this job"
-            )
+            raise ConfigError(f"student.model.path = {base}: must be the same model on all processes of this job")
         return policy, parameters
 
     @classmethod
     def load(
-        cls, student: WriterSection | PlayerSection, mesh: MeshSection, folder: Path | str, seed_key: jax.Array
+        cls, student: WriterSection | PlayerSection, layout: MeshSection, folder: Path | str, seed_key: jax.Array
     ) -> tuple["Policy", nnx.State]:
         """Load the policy from a folder that `save` wrote, or from any checkpoint's where the student has no adapters.
 
@@ -128,26 +126,26 @@ class Policy:
 
         Args:
           student: the student's settings in the run that `folder` is from; its model is loaded from there.
-          mesh: the layout of devices.
+          layout: the mesh's settings.
           folder: a checkpoint, or an id of the Hugging Face hub.
           seed_key: the key by which the run drew its first parameters.
 
         Raises:
-          ConfigError: see `create`; or if the adapters cannot be read, or are not those of `model` and its base.
+          ConfigError: as `create`; or if the adapters cannot be read, or are not those of `model` and its base.
         """
         if student.model.lora.rank:
             adapters = Path(folder) / "adapters"
-            policy, parameters = cls.create(pin(student, lora.read_source(adapters)), mesh, seed_key)
+            policy, parameters = cls.create(pin(student, lora.read_source(adapters)), layout, seed_key)
             return policy, lora.load(adapters, parameters, policy.source(parameters))
         model = student.model.model_copy(update={"path": str(folder), "shape": None})
-        return cls.create(student.model_copy(update={"model": model}), mesh, seed_key)
+        return cls.create(student.model_copy(update={"model": model}), layout, seed_key)
 
     def prompts(self, instances: Instance) -> Prompts:
         """Write and tokenize the user message of each instance ``[n]``.
 
         Raises:
-          ConfigError: if one does not fit `text.max_prompt_tokens`, `text.style` names no function, or the model always
-            thinks and `text.thinking` says that it does not.
+          ConfigError: if one does not fit `text.max_prompt_tokens`, or the model always thinks and `text.thinking` says
+            that it does not.
         """
         prompts = self.unbounded_prompts(instances)
         check_fit(prompts.tokens, self.text.max_prompt_tokens, "student.text.max_prompt_tokens")
@@ -180,18 +178,17 @@ class Policy:
         Raises:
           ConfigError: if `sampler.rows` does not fit the mesh, or `text.max_thinking_tokens` leaves no room for a plan.
         """
-        settings, thinking = self.text, None
+        settings, tokenizer, thinking = self.text, self.tokenizer, None
         if (cap := settings.thinking_cap) is not None:
-            end = tuple(closing(self.tokenizer, self.early_stop))
+            end = tuple(closing(tokenizer, self.early_stop))
             if cap + len(end) >= settings.max_new_tokens:
                 raise ConfigError(
-                    f"student.text.max_thinking_tokens = {cap} must be below {settings.max_new_tokens - len(end)}, as "
-                    f"max_new_tokens = {settings.max_new_tokens} holds the {len(end)} tokens that close a thought and "
-                    "a plan besides"
+                    f"student.text.max_thinking_tokens = {cap} must be below {settings.max_new_tokens - len(end)}, "
+                    "max_new_tokens less those that close a thought"
                 )
-            (open_id,) = [None] if self.tokenizer.opened(thinking=True) else self.tokenizer.encode("<think>")
-            assert self.tokenizer.end_think_id is not None  # as `create` makes sure
-            thinking = ThinkingBudget(cap, end, open_id, self.tokenizer.end_think_id)
+            open_id = None if tokenizer.opened(thinking=True) else tokenizer.id_of("<think>")
+            assert tokenizer.end_think_id is not None  # as `create` makes sure
+            thinking = ThinkingBudget(cap, end, open_id, tokenizer.end_think_id)
         return Sampler(
             graph=self.graph,
             config=self.shape,
@@ -199,7 +196,7 @@ class Policy:
             rows=self.rows,
             max_prompt_tokens=settings.max_prompt_tokens,
             max_new_tokens=settings.max_new_tokens,
-            stop_ids=self.tokenizer.stop_ids,
+            stop_ids=tokenizer.stop_ids,
             thinking=thinking,
         )
 
@@ -276,42 +273,25 @@ def pin(student: StudentT, source: Mapping[str, str]) -> StudentT:
     return student.model_copy(update={"model": model.model_copy(update={"path": path})})
 
 
-def checkpoint(settings: ModelSection) -> Path | None:
-    """Return the folder of the first parameters; None: they are random.
-
-    That is `model.path`'s, or without one the shipped model's where `model.shape` is its name.
-
-    Raises:
-      ConfigError: if there is no such folder.
-    """
-    if settings.path is None:
-        return SHIPPED_MODEL if settings.shape == "tiny" else None
-    return weights.resolve(settings.path)
-
-
 def abstract_model(settings: ModelSection, mesh: Mesh) -> tuple[DecoderConfig, nnx.GraphDef[Decoder], nnx.State]:
     """Return the shape of a run's model and its two halves without numbers, see `rl.model.decoder.abstract`.
 
     A checkpoint is looked for only where it alone gives the shape.
-
-    Raises:
-      ConfigError: if there is no such shape, or it does not fit the mesh.
     """
     shape = shape_of(settings, weights.resolve(settings.path) if settings.path and settings.shape is None else None)
     return shape, *abstract(shape, mesh)
 
 
 def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:
-    """Return the shape of the checkpoint in `folder`, or without one `model.shape`, computed as the settings say.
+    """Return `model.shape`, computed as the settings say; where it is null, that of the checkpoint in `folder`.
 
     Raises:
-      ConfigError: if both are given and differ.
+      ConfigError: if the checkpoint in `model.path` has another shape than `model.shape`.
     """
-    dtype = jnp.dtype(settings.dtype)
-    named = None if settings.shape is None else presets.shape_of(settings.shape, dtype)
-    shape = named if folder is None else presets.read_config(folder, dtype)
-    assert shape is not None  # the settings' own check: one of shape and path is given
-    if named not in (None, shape):
+    dtype, where = jnp.dtype(settings.dtype), settings.shape or folder
+    assert where is not None  # the settings' own check: one of shape and path is given
+    shape = presets.shape_of(where, dtype)
+    if settings.shape and settings.path and folder and shape != presets.read_config(folder, dtype):
         raise ConfigError(
             f"student.model.shape = {settings.shape}: must be that of path = {settings.path}; null takes its own"
         )
@@ -320,19 +300,14 @@ def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:
 
 
 def writer(settings: TextSection) -> Callable[[Instance], str]:
-    """Return how an instance is put into words: by a style of `jaxlake.text`, or by a function of the user's own.
-
-    Raises:
-      ConfigError: if there is no such function.
-      RunError: from the function that is returned, if the user's own returns no text.
-    """
+    """Return how an instance is put into words: by a style of `jaxlake.text`, or by a function of the user's own."""
     if isinstance(settings.style, text.PromptStyle):
         return functools.partial(text.prompt, style=settings.style)
     own = extensions.find("student.text.style", settings.style)
 
     def write(instance: Instance) -> str:
         message = own(instance)
-        if not isinstance(message, str):
+        if not isinstance(message, str):  # which a chat template would write as "None"
             raise RunError(f"student.text.style = {settings.style}: must return a str, not {type(message).__name__}")
         return message
 

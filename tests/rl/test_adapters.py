@@ -69,10 +69,10 @@ def test_adapters_are_not_put_on_another_base_or_tokenizer(trained):
     folder, policy, parameters = trained
     config, key = config_.load(folder / "config.yaml"), make_key(1, Purpose.PARAMETERS)
     assert policy.source(parameters).keys() >= {"tokenizer", "rope_theta", "base"}
-    with pytest.raises(ConfigError, match=r"final/adapters: its base is not the one here .\w{12} and \w{12}."):
+    with pytest.raises(ConfigError, match=r"final/adapters: base was \w{64}, is now \w{64}; "):
         Policy.load(config.student, config.mesh, folder / "final", key)  # a base of another seed
     grown = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(["a phrase"]))
-    with pytest.raises(ConfigError, match="its tokenizer is not the one here"):
+    with pytest.raises(ConfigError, match="tokenizer was "):
         lora.load(folder / "final/adapters", parameters, grown.source(parameters))
 
 

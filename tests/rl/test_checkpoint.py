@@ -181,13 +181,11 @@ def test_a_checkpoint_of_another_base_or_tokenizer_is_refused_and_untouched(tmp_
     for name in ("base", "tokenizer"):
         with pytest.raises(ConfigError) as refused:
             checkpoints.restore(like, pytest.fail, source | {name: "3" * 64})
-        assert f"checkpoints/1: its {name} is not the one here ({source[name][:12]} and {'3' * 12})" in str(
-            refused.value
-        )
+        assert f"checkpoints/1: {name} was {source[name]}, is now {'3' * 64}; " in str(refused.value)
         assert str(refused.value).endswith("must be the model that it was trained from, revision abc123")
     assert same_bits(checkpoints.restore(like, pytest.fail, source), state(4))
     checkpoints.save(state(5))  # as earlier versions did, which kept no record
-    with pytest.raises(ConfigError, match=r"2: its tokenizer is not the one here \(unknown and 1111"):
+    with pytest.raises(ConfigError, match="2: tokenizer was null, is now 1111"):
         checkpoints.restore(like, pytest.fail, source)
 
 

@@ -48,7 +48,8 @@ def trained(tmp_path_factory) -> Path:
     (run / "shape.json").write_text(json.dumps(SMALL_JSON))
     (run / "version.json").write_text('{"jaxlake": "0.1.0", "format": 2}')
     (run / "config.yaml").write_text(f"{SETTINGS}  model: {{shape: {run}/shape.json}}\n")
-    policy, parameters = Policy.create(config_.load(run / "config.yaml"), jax.random.key(3))
+    config = config_.load(run / "config.yaml")
+    policy, parameters = Policy.create(config.student, config.mesh, jax.random.key(3))
     policy.save(run / "final", parameters)
     return run
 
