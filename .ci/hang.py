@@ -22,12 +22,14 @@ SECONDS = 120
 
 def train(inputs: Path) -> None:
     """Train one round in as many lanes as the file has."""
-    from rl.students.player import network, ppo
+    from rl.students.turns import network
+    from rl.students.turns.rollout import Boards
+    from rl.students.turns.student import make_trainer
 
     actor, settings, levels, optima = pickle.loads(inputs.read_bytes())
-    keys = jax.random.split(jax.random.key(0), len(optima))
-    learner = network.begin(actor, ppo.make_optimizer(actor, settings.learn.learning_rate), keys)
-    jax.block_until_ready(ppo.train_round(actor, settings, None, learner, levels, optima, keys))
+    keys, trainer = jax.random.split(jax.random.key(0), len(optima)), make_trainer(actor, settings, 1)
+    learner = network.begin(actor, trainer.optimizer, keys)
+    trainer.train(None, None, learner, Boards.of_lanes(levels, optima, settings.reward), keys)
 
 
 def main(processes: int = 20, lanes: int = 4) -> int:
@@ -36,7 +38,7 @@ def main(processes: int = 20, lanes: int = 4) -> int:
         from lab_speed import make_student
 
         from jaxlake.config import LakeConfig
-        from rl.students.player.actor import lanes as side_by_side
+        from rl.students.turns.actor import lanes as side_by_side
 
         student, inputs = make_student(Path(scratch)), Path(scratch) / "inputs"
         boards = student.build(LakeConfig.random(student.config.lake.kinds, jax.random.key(3)))

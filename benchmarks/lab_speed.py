@@ -1,9 +1,9 @@
 """How many environment steps a second does the laboratory's network train on?
 Our student against JaxMARL's independent PPO.
 
-Boards of 5x5 to 10x10 with five agents. An update plays 32 steps of 128
-environments and passes over them twice, in four parts. The peer does the same
-through our JaxMARL adapter, by the same rules and with the same observation;
+Boards of 5x5 to 10x10 with five agents. An update plays 128 environments, the
+peer for 32 steps each and ours every play to its end, and passes over the steps
+twice, in four parts. The peer plays through our JaxMARL adapter, by the same rules and with the same observation;
 and on an environment of its own, MPE's simple spread with three agents, for
 which there is no target. JaxMARL's actor and critic have two layers of 64
 each, ours share theirs: "one trunk" is the peer so changed. "Matrix products"
@@ -46,7 +46,7 @@ from jaxlake import view
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
 from jaxlake.kinds import read_kinds
-from jaxlake.types import Action
+from jaxlake.types import ABSENT, Action
 from rl import config as config_
 from rl.config import NetworkSection, TurnLearnSection
 from rl.model import lora
@@ -54,19 +54,21 @@ from rl.model.policy import Policy
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
-from rl.students.player import language, network, ppo
-from rl.students.player.actor import lanes
-from rl.students.player.network import NetworkActor
+from rl.students.turns import language, network
+from rl.students.turns.actor import lanes
+from rl.students.turns.network import NetworkActor
+from rl.students.turns.rollout import Boards
+from rl.students.turns.student import make_trainer
 
 jax.config.update("jax_platforms", "cpu")  # where the peer runs
 LAB, TURNS = ROOT / "configs" / "lab.yaml", ROOT / "configs" / "turns.yaml"
 PACKAGES = ("jaxmarl==0.2.0", "distrax==0.1.9", "optax==0.2.8", "jax==0.9.2", "flax==0.12.6", "six")
 PACKAGES += ("pydantic", "jinja2")  # for our observation, whose package reads configurations
 AGENTS = 5
-COMPARED = NetworkSection(
-    environments=128, rollout_steps=32, updates=8, learn=TurnLearnSection(iterations=2, minibatches=4)
-)
-ACTOR = NetworkActor(COMPARED.radius, COMPARED.width, COMPARED.episode_steps)
+STEPS = 32
+"""Steps of an update, of which the peer plays all."""
+COMPARED = NetworkSection(environments=128, updates=8, learn=TurnLearnSection(iterations=2, minibatches=4))
+ACTOR = NetworkActor.of(COMPARED)
 """What both sides have alike; the updates are those of a turn."""
 ADAPTER, ONE_TRUNK, MPE = "IPPO, our adapter", "IPPO with one trunk, our adapter", "IPPO, MPE with 3 agents"
 PRODUCTS = "matrix products"
@@ -106,10 +108,7 @@ def compare(python: Path | None, levels: Path, boards: Dataset, peers: tuple[str
             warm = pool.map(Peer.ask, processes)
             sides = [ours(COMPARED, boards, seeds=1), products()]
             list(warm)
-        steps = COMPARED.updates * COMPARED.rollout_steps * COMPARED.environments
-        turns = [
-            [*(steps / side() for side in sides), *(peer.ask()["rate"] for peer in processes)] for _ in range(repeats)
-        ]
+        turns = [[*(side()[1] for side in sides), *(peer.ask()["rate"] for peer in processes)] for _ in range(repeats)]
     mine, bound, *theirs = zip(*turns, strict=True)
     rows = [
         row(name, mine, rates, TARGET if name == ADAPTER else None) for name, rates in zip(peers, theirs, strict=True)
@@ -121,7 +120,7 @@ def settings(peer: str, levels: Path, repeats: int) -> str:
     """Return what the peer's script is told."""
     common = {
         "environments": COMPARED.environments,
-        "steps": COMPARED.rollout_steps,
+        "steps": STEPS,
         "epochs": COMPARED.learn.iterations,
         "minibatches": COMPARED.learn.minibatches,
         "learning_rate": COMPARED.learn.learning_rate,
@@ -129,7 +128,7 @@ def settings(peer: str, levels: Path, repeats: int) -> str:
         "anneal_over": COMPARED.updates * (1 + repeats),
         "one_trunk": peer == ONE_TRUNK,
     }
-    lake = {"levels": str(levels), "radius": ACTOR.settings.radius, "episode_steps": COMPARED.episode_steps}
+    lake = {"levels": str(levels), "radius": ACTOR.radius, "episode_steps": COMPARED.episode_steps}
     return json.dumps(common | ({} if peer == MPE else lake))
 
 
@@ -140,35 +139,34 @@ def make_student(folder: Path) -> NetworkPlayer:
     return student
 
 
-def ours(settings: NetworkSection, boards: Dataset, seeds: int) -> Callable[[], float]:
-    """Return a function, already warm, that trains a round of so many seeds and returns its seconds."""
-    levels = lanes([boards.instances] * seeds)
+def ours(settings: NetworkSection, boards: Dataset, seeds: int) -> Callable[[], tuple[float, float]]:
+    """Return a function, already warm, that trains a round of so many seeds and returns its seconds and its rate."""
     optima = np.stack([np.asarray(boards.solutions.cost)] * seeds)
-    keys = jax.random.split(jax.random.key(0), seeds)
-    learner = network.begin(ACTOR, ppo.make_optimizer(ACTOR, settings.learn.learning_rate), keys)
+    levels = Boards.of_lanes(lanes([boards.instances] * seeds), optima, settings.reward)
+    keys, trainer = jax.random.split(jax.random.key(0), seeds), make_trainer(ACTOR, settings, 1)
+    learner = network.begin(ACTOR, trainer.optimizer, keys)
 
-    def train() -> float:
+    def train() -> tuple[float, float]:
         nonlocal learner
         start = time.perf_counter()
-        learner, _, _ = jax.block_until_ready(ppo.train_round(ACTOR, settings, None, learner, levels, optima, keys))
-        return time.perf_counter() - start
+        learner, plays, _ = jax.block_until_ready(trainer.train(None, None, learner, levels, keys))
+        seconds = time.perf_counter() - start
+        return seconds, plays.length[plays.outcome != ABSENT].sum() / seconds
 
     train()
     return train
 
 
-def products() -> Callable[[], float]:
-    """Return a function, already warm, that multiplies the matrices of a turn and returns its seconds."""
+def products() -> Callable[[], tuple[float, float]]:
+    """Return a function, already warm, that multiplies the matrices of a turn and returns its seconds and its rate."""
     settings, key = COMPARED, jax.random.key(0)
     parameters = jax.tree.map(
         lambda x: x[0],
-        network.begin(ACTOR, ppo.make_optimizer(ACTOR, settings.learn.learning_rate), key[None]).parameters,
+        network.begin(ACTOR, make_trainer(ACTOR, settings, 1).optimizer, key[None]).parameters,
     )
     weights = [parameters[layer]["w"] for layer in ("hidden_1", "hidden_2", "heads")]
     played = jax.random.normal(key, (settings.environments * AGENTS, len(weights[0])))
-    learned = jax.random.normal(
-        key, (len(played) * settings.rollout_steps // settings.learn.minibatches, len(weights[0]))
-    )
+    learned = jax.random.normal(key, (len(played) * STEPS // settings.learn.minibatches, len(weights[0])))
     error = jax.random.normal(key, (len(learned), len(Action) + 1))
 
     def forward(weights: list[jax.Array], rows: jax.Array) -> jax.Array:
@@ -182,15 +180,16 @@ def products() -> Callable[[], float]:
         return [weight - 1e-9 * part for weight, part in zip(weights, gradient, strict=True)], None
 
     def update(weights: list[jax.Array], _: None) -> tuple[list[jax.Array], jax.Array]:
-        weights, outputs = jax.lax.scan(play, weights, None, settings.rollout_steps)
+        weights, outputs = jax.lax.scan(play, weights, None, STEPS)
         return jax.lax.scan(learn, weights, None, settings.learn.iterations * settings.learn.minibatches)[0], outputs
 
     program = jax.jit(lambda weights: jax.lax.scan(update, weights, None, settings.updates))
 
-    def multiply() -> float:
+    def multiply() -> tuple[float, float]:
         start = time.perf_counter()
         jax.block_until_ready(program(weights))
-        return time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        return seconds, settings.updates * STEPS * settings.environments / seconds
 
     multiply()
     return multiply
@@ -246,13 +245,14 @@ class Cost(Row):
 
 def measure_costs(student: NetworkPlayer, boards: Dataset) -> list[Cost]:
     """Print and return what a round costs with each number of seeds, and what a branch does."""
-    rounds = [ours(student.settings, boards, count) for count in SEEDS]
+    trains = [ours(student.settings, boards, count) for count in SEEDS]
+    rounds = [lambda train=train: train()[0] for train in trains]
     kinds = student.config.lake.kinds
     designs = [LakeConfig.random(kinds, key) for key in jax.random.split(jax.random.key(0), BRANCHES)]
 
     def branch(count: int) -> float:
         start = time.perf_counter()
-        learner = student.branch(designs[:count], 1, jax.random.key(1))
+        learner = student.branch(designs[:count], jax.random.key(1))
         student.valid_shares(learner, student.validation, student.config.validation.samples)
         return time.perf_counter() - start
 

@@ -143,7 +143,7 @@ def check_truncation(make: Callable[[LevelBank, Params], Face], max_steps: int =
 def check_actor(
     actor: Any, parameters: Any, frozen: Any = None, levels: LevelBank | None = None, tolerance: float = 1e-4
 ) -> None:
-    """Check what the trainer's PPO requires of an actor: ``rl.students.player.actor.Actor`` states it.
+    """Check what the trainer of turns requires of an actor: ``rl.students.turns.actor.Actor`` states it.
 
     Args:
       actor: has ``observe``, ``chunk`` and ``forward``.

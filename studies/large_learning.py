@@ -36,9 +36,11 @@ from jaxlake.kinds import read_kinds
 from jaxlake.state import Params, State
 from jaxlake.types import Instance
 from rl.config import NetworkSection, TurnLearnSection
-from rl.students.player import network, ppo
-from rl.students.player.actor import lane
-from rl.students.player.network import NetworkActor, Parameters
+from rl.students.turns import network
+from rl.students.turns.actor import lane
+from rl.students.turns.network import NetworkActor, Parameters
+from rl.students.turns.rollout import Boards
+from rl.students.turns.student import make_trainer
 
 HOLE, TEST_STEPS = 0.2, 256
 SETTINGS = {
@@ -53,7 +55,7 @@ SETTINGS = {
     "test_steps": TEST_STEPS,
 }
 LAB = NetworkSection(updates=20, episode_steps=64, learn=TurnLearnSection(iterations=2, learning_rate=1e-3))
-ACTOR = NetworkActor(LAB.radius, LAB.width, LAB.episode_steps)
+ACTOR = NetworkActor.of(LAB)
 CURRICULUM = ((("3-10", "4-10x3"), 50), (("4-10x4", "5-10x5"), 30), (("16x8",), 50))
 """Kinds that the lab's network trains on, and rounds of twenty updates."""
 
@@ -92,14 +94,15 @@ def baseline(test: Dataset, orders: int) -> dict:
 
 def train_lab(rounds: int | None) -> Parameters:
     """Return the lab's network after the curriculum, or after so many rounds of each of its parts."""
-    key = jax.random.key(0)
-    learner = network.begin(ACTOR, ppo.make_optimizer(ACTOR, LAB.learn.learning_rate), key[None])
+    key, trainer = jax.random.key(0), make_trainer(ACTOR, LAB, 1)
+    learner = network.begin(ACTOR, trainer.optimizer, key[None])
     for kinds, count in CURRICULUM:
         train = boards(kinds, 4096, 0)
         levels, optima = jax.tree.map(lambda x: jnp.asarray(x)[None], (train.instances, train.solutions.lower_bound))
+        stock = Boards.of_lanes(levels, optima, LAB.reward)
         for _ in range(rounds or count):
             key, play_key = jax.random.split(key)
-            learner, _, _ = ppo.train_round(ACTOR, LAB, None, learner, levels, optima, play_key[None])
+            learner, _, _ = trainer.train(None, None, learner, stock, play_key[None])
     return lane(learner.parameters, 0)
 
 

@@ -81,7 +81,7 @@ def lake(settings: SimpleNamespace) -> MultiAgentEnv:
     from jaxlake.env import Lake
     from jaxlake.levels import LevelBank
     from jaxlake.state import Params, State
-    from rl.students.player.network import Surroundings, flatten
+    from rl.students.turns.network import Surroundings, flatten
 
     surroundings = Surroundings(settings.radius, settings.episode_steps)
 

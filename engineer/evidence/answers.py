@@ -72,6 +72,7 @@ def add(
     tokens: Array,
     truncated: Array,
     advantages: Array | None = None,
+    counted: Array | None = None,
     kind_of: Callable[[str], Kind] = Kind.of,
 ) -> Sums:
     """Add groups of answers to the running sums; 128 answers take 0.25 ms.
@@ -82,37 +83,43 @@ def add(
     Args:
       sums: the sums so far; None before the first group.
       kinds: object ``[groups]``, `Kind` of the board that a group's answers are to.
-      checks: bool ``[groups, samples, 8]``, True where a check passes; the same number of samples whenever added.
+      checks: bool ``[groups, samples, 8]``, True where a check passes.
       optimal: bool ``[groups, samples]``.
       tokens: int ``[groups, samples]`` lengths.
       truncated: bool ``[groups, samples]``.
       advantages: float ``[groups, samples]``, 0 for what is not trained on; None without training.
+      counted: bool ``[groups, samples]``, which answers there are, at least one in a group; None: all.
       kind_of: from a kind's name to the kind, where the kinds are not boards.
 
     Returns:
       New sums, ascending in kind; those given stay as they are.
     """
-    failed = ~checks.astype(bool)
-    valid, lengths = ~failed.any(axis=-1), tokens.astype(np.int64).sum(axis=-1)
-    of_group, samples = valid.sum(axis=-1), valid.shape[-1]
+    if counted is None:
+        counted = np.ones(truncated.shape, bool)
+    failed = ~checks.astype(bool) & counted[..., None]
+    valid, lengths = counted & ~failed.any(axis=-1), (tokens * counted).astype(np.int64).sum(axis=-1)
+    of_group, samples = valid.sum(axis=-1), counted.sum(axis=-1)
     share = of_group / samples
     columns = {
         "groups": np.ones(len(kinds), int),
-        "answers": np.full(len(kinds), samples),
+        "answers": samples,
+        "answer_squares": samples**2,
         "valid": of_group,
         "valid_squares": of_group**2,
+        "valid_answers": of_group * samples,
         "optimal": (optimal.astype(bool) & valid).sum(axis=-1),
         "first_failures": (failed & (failed.cumsum(axis=-1) == 1)).sum(axis=1),
         "any_failures": failed.sum(axis=1),
         "tokens": lengths,
-        "token_squares": lengths**2,
-        "truncated": truncated.astype(bool).sum(axis=-1),
+        "tokens_squares": lengths**2,
+        "tokens_answers": lengths * samples,
+        "truncated": (truncated.astype(bool) & counted).sum(axis=-1),
         "learnable": (share >= LEARNABLE[0]) & (share <= LEARNABLE[1]),
         "all_valid": of_group == samples,
         "all_invalid": of_group == 0,
     }
     if advantages is not None:
-        columns["advantages"] = np.abs(advantages).sum(axis=-1, dtype=np.float64)
+        columns["advantages"] = np.abs(advantages * counted).sum(axis=-1, dtype=np.float64)
     total = dict(sums or {})
     for kind in set(kinds.tolist()):
         of_kind = kinds == kind
@@ -128,13 +135,12 @@ def training_evidence(
     """Return the rows of a round's rollouts, from the sums of all its steps with advantages, beside its boards'."""
     rows = []
     for kind, counted in (sums or {}).items():
-        answers, groups = counted["answers"], counted["groups"]
-        error = _error_of_mean(counted["valid"], counted["valid_squares"], groups) / (answers // groups)
+        answers = counted["answers"]
         rows.append(
             dataclasses.replace(
                 _row(kind_of(kind), counted),
                 sampled_valid=counted["valid"] / answers,
-                sampled_se=error,
+                sampled_se=_error_of_ratio(counted, "valid"),
                 **{name: counted[name] for name in ("groups", "learnable", "all_valid", "all_invalid")},
                 advantage=counted["advantages"] / answers,
             )
@@ -144,7 +150,7 @@ def training_evidence(
 
 def _row(kind: Kind, counted: dict[str, Any]) -> KindEvidence:
     """Return a row with what is known whether or not the answers are samples of groups."""
-    answers, groups = counted["answers"], counted["groups"]
+    answers = counted["answers"]
     return KindEvidence(
         kind=kind,
         n=answers,
@@ -153,7 +159,7 @@ def _row(kind: Kind, counted: dict[str, Any]) -> KindEvidence:
         first_failures=dict(zip(CHECKS, counted["first_failures"], strict=True)),
         any_failures=dict(zip(CHECKS, counted["any_failures"], strict=True)),
         answer_tokens=counted["tokens"] / answers,
-        answer_tokens_se=_error_of_mean(counted["tokens"], counted["token_squares"], groups) / (answers // groups),
+        answer_tokens_se=_error_of_ratio(counted, "tokens"),
         truncated=counted["truncated"],
     )
 
@@ -180,6 +186,12 @@ def standard_error(shares: Array) -> float:
     return float(shares.std(ddof=1) / math.sqrt(len(shares))) if len(shares) > 1 else 0.0
 
 
-def _error_of_mean(total: int, squares: int, count: int) -> float:
-    """Return the standard error of a mean from the sum and the sum of squares of ``count`` whole numbers."""
-    return math.sqrt((count * squares - total**2) / (count - 1)) / count if count > 1 else 0.0
+def _error_of_ratio(counted: dict[str, Any], name: str) -> float:
+    """Return the standard error of a sum over all answers, whose groups may differ in size (Cochran 1977, 6.3)."""
+    groups, answers, total = counted["groups"], counted["answers"], counted[name]
+    if groups < 2:
+        return 0.0
+    squares, products = counted[f"{name}_squares"], counted[f"{name}_answers"]
+    # Whole numbers up to here, in which a sum of squares that are all equal is exactly that of their mean.
+    residuals = answers**2 * squares - 2 * answers * total * products + total**2 * counted["answer_squares"]
+    return math.sqrt(residuals * groups / answers**2 / (groups - 1)) / groups / (answers / groups)

@@ -279,9 +279,9 @@ class TurnLearnSection(LossFields):
     """The learning of a student that moves turn by turn: a policy gradient against the baseline of its choice."""
 
     baseline: Baseline = Field(Baseline.VALUE, description="expectation that what follows a move is compared with")
-    learning_rate: PeakRate = 2e-3
+    learning_rate: PeakRate = 2.5e-3
     samples: Annotated[int, Field(ge=2)] = Field(
-        2, description="plays of each board side by side, with baseline = group or fitted"
+        8, description="plays of each board side by side, with baseline = group or fitted"
     )
     iterations: Count = Field(4, description="passes over the steps of an update")
     minibatches: Count = Field(4, description="parts of a pass, an optimizer step each")
@@ -305,9 +305,7 @@ class PlaySection(Section):
     episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
     environments: Count = Field(128, description="boards played at once")
     rollout_steps: Count = Field(
-        32,
-        description="steps of each board from one update to the next; without a learned value what has begun by then "
-        "is played to its end",
+        28, description="steps of an update in which plays begin; all that have begun are played to their end"
     )
     updates: Count = Field(6, description="updates a round")
     reward: PlayerReward | Own = Field(
@@ -317,20 +315,12 @@ class PlaySection(Section):
     )
     learn: TurnLearnSection = TurnLearnSection()
 
-    @property
-    def steps(self) -> int:
-        """Steps of each environment in an update; see `rollout_steps`."""
-        return self.rollout_steps + (0 if self.learn.baseline is Baseline.VALUE else self.episode_steps - 1)
-
     @pydantic.model_validator(mode="after")
-    def _parts_are_equal(self) -> Self:
-        rows, learn = self.environments * self.steps, self.learn
-        if learn.baseline is not Baseline.VALUE and self.environments % learn.samples:
+    def _groups_are_whole(self) -> Self:
+        if self.learn.baseline is not Baseline.VALUE and self.environments % self.learn.samples:
             raise ValueError(
-                f"environments = {self.environments} must be a multiple of learn.samples = {learn.samples}"
+                f"environments = {self.environments} must be a multiple of learn.samples = {self.learn.samples}"
             )
-        if rows % learn.minibatches:
-            raise ValueError(f"learn.minibatches = {learn.minibatches} must divide {rows}, environments by steps")
         return self
 
 

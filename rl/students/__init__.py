@@ -9,7 +9,7 @@ from jaxlake.types import Instance
 from rl.config import Config, NetworkSection, PlayerSection, WriterSection
 from rl.judge.answers import Answerer
 from rl.students.base import BranchingStudent, Program, Student, WritingStudent
-from rl.students.player import LanguagePlayer, NetworkPlayer, PlayerStudent, load_player
+from rl.students.turns import LanguagePlayer, NetworkPlayer, PlayerStudent, load_player
 from rl.students.writer import WriterStudent, load_writer
 
 __all__ = [

@@ -31,10 +31,10 @@ from rl.model.decoder import create
 from rl.model.policy import Policy
 from rl.model.tokenizer import Tokenizer
 from rl.students import LanguagePlayer
-from rl.students.player import language, load_player
-from rl.students.player.actor import decide
-from rl.students.player.play import play
-from rl.students.player.views import MOVES, Prompt, in_words, properties
+from rl.students.turns import language, load_player
+from rl.students.turns.actor import decide
+from rl.students.turns.rollout import play
+from rl.students.turns.views import MOVES, Prompt, in_words, properties
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -185,7 +185,7 @@ def test_what_it_saves_plays_the_same_moves(made, config, tmp_path):
     answers = player.answer(drawn.instances, 1, GREEDY, jax.random.key(1), print)
     verdicts = judge(drawn.instances, np.asarray(drawn.solutions.cost), answers.plans, config.lake.objective)
     lanes = jax.tree.map(lambda x: jnp.asarray(x)[None], (parameters, drawn.instances))
-    _, expected = play(actor, frozen, *lanes, jax.random.key(1)[None], True)
+    _, expected, _ = play(actor, frozen, *lanes, jax.random.key(1)[None], 0.0)
     np.testing.assert_array_equal(answers.lengths, np.asarray(expected)[0])
     assert {CHECKS[int(np.argmin(row))] for row in verdicts.checks if not row.all()} <= {*CHECKS}
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from lab import LAB, NETWORK, SMALL, WEIGHTS, Linear, batched, boards, content, whole
+from lab import LAB, NETWORK, SMALL, WEIGHTS, Linear, batched, boards, whole
 
 from engineer.evidence import CHECKS
 from jaxlake import Params
@@ -26,16 +26,15 @@ from rl.config import Config, NetworkSection, load
 from rl.judge.answers import GREEDY, judge
 from rl.model.sampler import SamplingParams
 from rl.run.directory import RunDirectory
-from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
-from rl.students.player import Player, network, ppo
-from rl.students.player.actor import lake_of
-from rl.students.player.actor import lane as lane_of
-from rl.students.player.learner import Learner
-from rl.students.player.network import NetworkActor, flatten
-from rl.students.player.play import play
-from rl.students.player.rollout import Rollout, make_bank
+from rl.students.turns import Player, network
+from rl.students.turns.actor import lake_of
+from rl.students.turns.actor import lane as lane_of
+from rl.students.turns.network import NetworkActor, flatten
+from rl.students.turns.rollout import LATE, OPTIMAL, SOLVED, Boards, play
+from rl.students.turns.student import make_trainer
+from rl.students.turns.trainer import Learner, TurnTrainer
 from rl.train import main
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -54,7 +53,7 @@ OVERRIDES = [
 
 
 ACTOR = NetworkActor(**NETWORK, episode_steps=SMALL.episode_steps)
-ADAM = ppo.make_optimizer(ACTOR, SMALL.learn.learning_rate)
+ADAM = make_trainer(ACTOR, SMALL, 1).optimizer
 
 
 def test_the_network_does_what_the_trainer_requires_of_an_actor():
@@ -82,14 +81,14 @@ def test_an_actor_that_does_otherwise_is_found_out(forward, message):
         check_actor(Wrong(**NETWORK, episode_steps=SMALL.episode_steps), parameters)
 
 
-@pytest.mark.parametrize("greedy", [True, False])
-def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(greedy):
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(temperature):
     """Told again in plain Python from the plan's cells alone."""
     levels, optima = boards()
     learner = network.begin(ACTOR, ADAM, jax.random.split(jax.random.key(1), 1))
-    plans, steps = jax.tree.map(
+    plans, steps, outcomes = jax.tree.map(
         lambda x: np.asarray(x)[0],
-        play(ACTOR, None, learner.parameters, batched(levels), jax.random.key(2)[None], greedy),
+        play(ACTOR, None, learner.parameters, batched(levels), jax.random.key(2)[None], temperature),
     )
     verdicts = verify(levels, plans, optima)
     seen = set()
@@ -113,6 +112,7 @@ def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(greedy):
         assert (ended == "goal_reached") <= (steps[i] == SMALL.episode_steps)
         found = "valid" if verdicts.valid[i] else CHECKS[int(np.argmin(verdicts.checks[i]))]
         assert found == ended
+        assert (ended == "valid", ended == "goal_reached") == (outcomes[i] in (SOLVED, OPTIMAL), outcomes[i] == LATE)
         seen.add(ended)
     assert len(seen) >= 2
 
@@ -134,121 +134,6 @@ def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding()
     np.testing.assert_allclose(first[36:], [0.2, 0.2, 1, 1, 0, 0.3, 0.4, 0])
 
 
-def test_advantages_are_the_sums_of_their_definition():
-    rng = np.random.default_rng(0)
-    time, environments, agents = 6, 3, 2
-    reward, value = rng.normal(size=(2, time, environments, agents)).astype(np.float32)
-    last = rng.normal(size=(environments, agents)).astype(np.float32)
-    done = rng.random((time, environments)) < 0.3
-    nothing = np.zeros((time, environments))
-    rollout = Rollout(
-        view=nothing, legal=nothing, action=nothing, log_probability=nothing, value=value, present=nothing,
-        reward=reward, done=done, level=nothing, outcome=nothing, length=nothing,
-    )  # fmt: skip
-    found = ppo.estimate_advantages(rollout, last, SMALL.learn.gae_lambda)
-    for t in range(time):
-        for e in range(environments):
-            expected, weight = np.zeros(agents), 1.0
-            for s in range(t, time):
-                follows = last[e] if s + 1 == time else value[s + 1, e]
-                expected += weight * (reward[s, e] + ppo.DISCOUNT * follows * (not done[s, e]) - value[s, e])
-                weight *= ppo.DISCOUNT * SMALL.learn.gae_lambda
-                if done[s, e]:
-                    break
-            np.testing.assert_allclose(found[t, e], expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("chunk", [None, 4])
-def test_a_gradient_is_that_of_the_whole_loss_at_once_and_in_chunks(chunk):
-    rng, shape, actor = np.random.default_rng(2), (6, 3), Linear(chunk)
-    views, legal, present = rng.normal(size=(*shape, 3)), rng.random((*shape, 5)) < 0.7, rng.random(shape) < 0.7
-    action, everything = rng.integers(0, 5, shape), np.zeros(6)
-    np.put_along_axis(legal, action[..., None], True, axis=-1)
-    rollout = Rollout(
-        view=views, legal=legal, action=action, log_probability=np.full(shape, -1.6, np.float32),
-        value=np.zeros(shape), present=present, reward=np.zeros(shape), done=everything, level=everything,
-        outcome=everything, length=everything,
-    )  # fmt: skip
-    advantage, returns = rng.normal(size=(2, *shape)).astype(np.float32)
-    arguments = (WEIGHTS, None, *jax.tree.map(jnp.asarray, (rollout, advantage, returns)))
-    found, metrics = jax.jit(ppo._gradient, static_argnums=(0, 1))(actor, SMALL.learn, *arguments)
-
-    @jax.jit
-    def loss(parameters):
-        """The same in plain numpy's order, over the agents that are present alone."""
-        logits, value = actor.forward(parameters, None, views[present], legal[present])
-        scaled = advantage[present] - advantage[present].mean()
-        scaled = scaled / (scaled.std() + 1e-5)
-        ratio = jnp.exp(logits[jnp.arange(len(scaled)), action[present]] + 1.6)
-        policy = -jnp.minimum(ratio * scaled, jnp.clip(ratio, 0.8, 1.2) * scaled).mean()
-        entropy = -(jnp.exp(logits) * jnp.where(legal[present], logits, 0)).sum(-1).mean()
-        return policy + 0.5 * ((value - returns[present]) ** 2).mean() - 0.01 * entropy
-
-    expected, gradient = jax.value_and_grad(loss)(WEIGHTS)
-    assert metrics["loss"] == pytest.approx(float(expected), abs=1e-5)
-    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(gradient), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=5e-5)
-
-
-@pytest.mark.heavy
-def test_a_lane_learns_the_same_alone_and_beside_others():
-    levels, optima = boards(16)
-    keys = jax.random.split(jax.random.key(5), 2)
-    learner = network.begin(ACTOR, ADAM, jax.random.split(jax.random.key(6), 2))
-    many = jax.tree.map(lambda x: jnp.stack([x, x]), jax.tree.map(jnp.asarray, levels))
-    together, _, _ = ppo.train_round(
-        ACTOR, SMALL, None, jax.tree.map(jnp.copy, learner), many, np.stack([optima, optima]), keys
-    )
-    for lane in range(2):
-        alone = jax.tree.map(lambda x, lane=lane: jnp.copy(x[lane : lane + 1]), learner)
-        parameters, _, _ = ppo.train_round(
-            ACTOR, SMALL, None, alone, batched(levels), optima[None], keys[lane : lane + 1]
-        )
-        for ours, theirs in zip(
-            jax.tree.leaves(lane_of(together.parameters, lane)), jax.tree.leaves(parameters.parameters), strict=True
-        ):
-            np.testing.assert_allclose(ours, theirs[0], atol=2e-5)
-
-
-@pytest.mark.heavy
-def test_a_network_learns_small_boards():
-    """From one in twenty to most: what no bug in reward, advantage or gradient would let through."""
-    settings = SMALL.model_copy(update={"environments": 64, "rollout_steps": 16, "updates": 40, "episode_steps": 12})
-    actor = NetworkActor(radius=1, width=32, episode_steps=settings.episode_steps)
-    drawn = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 60)
-    levels, optima = batched(drawn.instances), np.asarray(drawn.solutions.cost)
-    learner = network.begin(actor, ADAM, jax.random.split(jax.random.key(0), 1))
-    learner, _, metrics = ppo.train_round(
-        actor, settings, None, learner, levels, optima[None], jax.random.split(jax.random.key(1), 1)
-    )
-    valid = np.asarray(metrics["valid"])[0]
-    assert valid[:2].mean() < 0.25 and valid[-3:].mean() > 0.75
-    held_out = pool.draw(LakeConfig.uniform(("3",), 0.1, 0.0), jax.random.key(0), 20, validation=True)
-    player = Player(actor, 64, None, learner.parameters)
-    boards, optima = held_out.instances, np.asarray(held_out.solutions.cost)
-    answers = player.answer(boards, 1, SamplingParams(), jax.random.key(2), print)
-    assert judge(boards, optima, answers.plans, Objective.SUM_OF_COSTS).valid.mean() > 0.6
-
-
-@pytest.mark.heavy
-def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, monkeypatch):
-    """Stopped by a signal in the midst of a round's steps, and once more between two rounds."""
-    config = Config(**LAB)
-    expected = content(whole(tmp_path / "whole", config))
-    asked = []
-
-    def agreed(stop):
-        asked.append(None)
-        return 15 if len(asked) in (1, 4, 6) else 0  # after a round's first step, twice, and after a round
-
-    monkeypatch.setattr(Stop, "agreed", agreed)
-    for _ in range(3):
-        with pytest.raises(Interrupted):
-            whole(tmp_path / "stopped", config)
-    whole(tmp_path / "stopped", config)
-    assert content(tmp_path / "stopped") == expected
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return whole(tmp_path_factory.mktemp("network") / "run", Config(**LAB))
@@ -264,11 +149,12 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
     directory.close()
     before = jax.tree.map(np.asarray, student.state.learner)
     design = LakeConfig.uniform((3, 4), 0.2, 0.2)
-    learner = student.branch([design, design], 2, jax.random.key(0))
-    twice = [jax.tree.leaves(jax.tree.map(np.asarray, lane_of(learner.parameters, lane))) for lane in range(4)]
-    for ours, theirs in zip(twice[0], twice[2], strict=True):  # the same design and key
+    other = LakeConfig.uniform((3,), 0.2, 0.2)
+    learner = student.branch([design, other, design], jax.random.key(0))
+    lanes = [jax.tree.leaves(jax.tree.map(np.asarray, lane_of(learner.parameters, lane))) for lane in range(3)]
+    for ours, theirs in zip(lanes[0], lanes[2], strict=True):  # the same design and key
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
-    assert any(np.abs(ours - theirs).max() > 1e-6 for ours, theirs in zip(twice[0], twice[1], strict=True))
+    assert any(np.abs(ours - theirs).max() > 1e-6 for ours, theirs in zip(lanes[0], lanes[1], strict=True))
     for ours, theirs in zip(jax.tree.leaves(before), jax.tree.leaves(student.state.learner), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     scores = student.branch_scores(Display(quiet=True), [design, design], jax.random.key(1))
@@ -332,8 +218,8 @@ def test_a_mistake_about_the_engineers_server_is_mended_without_losing_round_0(t
             "engineer.kind = hindsight needs student.kind = player",
         ),
         (
-            {"student": {"kind": "network", "learn": {"minibatches": 3}}},
-            "learn.minibatches = 3 must divide 4096",
+            {"student": {"kind": "network", "environments": 100, "learn": {"baseline": "fitted"}}},
+            "environments = 100 must be a multiple of learn.samples = 8",
         ),
     ],
 )
@@ -370,20 +256,6 @@ def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command
     assert {file: file.stat().st_mtime_ns for file in done} == done
 
 
-def test_the_episodes_of_a_round_are_counted_by_board_and_by_update(quick_compilation):
-    levels, optima = boards(6)
-    learner = Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
-    found = ppo.train_round(Linear(), SMALL, None, learner, batched(levels), optima[None], jax.random.key(5)[None])
-    _, played, metrics = jax.tree.map(np.asarray, found)
-    np.testing.assert_array_equal(played.solved + played.holes + played.conflicts + played.late, played.episodes)
-    assert (played.optimal <= played.solved).all() and (played.steps <= SMALL.episode_steps * played.episodes).all()
-    assert played.played.sum() == SMALL.environments * SMALL.rollout_steps * SMALL.updates and (played.played > 0).all()
-    names = [*(f"failure/{check}" for check in ("hole_free", "conflict_free", "goal_reached")), "valid", "optimal"]
-    for name, count in zip(names, ("holes", "conflicts", "late", "solved", "optimal"), strict=True):
-        assert (metrics[name] * metrics["episodes"]).sum() == pytest.approx(getattr(played, count).sum(), abs=1e-3)
-    assert metrics["episodes"].sum() == played.episodes.sum()
-
-
 def test_a_validation_is_drawn_and_judged():
     student, learner = NetworkPlayer(Config(**LAB)), network.begin(ACTOR, ADAM, jax.random.key(1)[None])
     with Display(quiet=True) as display:
@@ -412,12 +284,14 @@ def test_a_player_is_rewarded_by_the_function_that_a_setting_names(tmp_path, mon
     level = batched(stack([from_text("a.B\n...\nb.A", max_size=3, max_agents=2)]))
     paid = {"sparse": [0, 0], "cost": [-1, -1], "shaped": [0.1, 0.1], "reward_of_mine:far": [1, 1]}
     for reward, expected in paid.items():
-        settings = NetworkSection.model_validate(SMALL.model_dump(mode="json") | {"reward": reward, "updates": 1})
-        lake, bank = lake_of(Linear(), settings.reward), lane_of(make_bank(settings, level), 0)
+        lake, bank = lake_of(Linear(), reward), lane_of(Boards.of_lanes(level, np.zeros((1, 1), int), reward).bank, 0)
         state, _ = jax.jit(lake.reset)(bank.at(0)[0], Params(max_steps=5), bank.at(0)[1])
         found = jax.jit(lake.step)(state, np.array([Action.RIGHT, Action.UP]))[1].rewards
         np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=reward)
+    settings = NetworkSection(**SMALL.model_dump(mode="json") | {"reward": reward, "updates": 1})
+    made = TurnTrainer(Linear(), settings, optax.sgd(0.1))
+    learner = Learner(parameters=batched(WEIGHTS), optimizer=batched(made.optimizer.init(WEIGHTS)))
     (levels, optima), key = boards(6), jax.random.key(5)[None]
-    learner = Learner(parameters=batched(WEIGHTS), optimizer=batched(optax.sgd(0.1).init(WEIGHTS)))
-    metrics = ppo.train_round(Linear(), settings, None, learner, batched(levels), optima[None], key)[2]
+    stock = Boards.of_lanes(batched(levels), optima[None], reward)
+    metrics = made.train(None, None, learner, stock, key)[2]
     assert float(metrics["value_loss"][0, 0]) > 1  # 1 a step, of which the first values know nothing

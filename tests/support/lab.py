@@ -14,7 +14,7 @@ from rl.loop.rounds import execute
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.students.player.actor import log_probabilities
+from rl.students.turns.actor import log_probabilities
 
 NETWORK = {"radius": 1, "width": 8}
 SMALL = NetworkSection(
@@ -49,7 +49,7 @@ def batched(tree):
 class Linear:
     """An actor whose logits and value are linear in a view of three numbers."""
 
-    chunk: int | None = None
+    chunk: int = 16
     episode_steps: int = SMALL.episode_steps
 
     def observe(self, state):

@@ -18,7 +18,7 @@ from rl.config.sections import EngineerSection
 from rl.model.policy import Policy
 from rl.model.sampler.grammar import Script
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
-from rl.students.player.views import in_words
+from rl.students.turns.views import in_words
 
 TINY = Path("configs/tiny.yaml")
 CHAT = (

@@ -1,4 +1,4 @@
-"""The actor of a player: the function from views to moves that PPO trains, and its computation in chunks."""
+"""The actor of a player: the function from views to moves that is trained, and its computation in chunks."""
 
 import dataclasses
 from collections.abc import Callable, Hashable
@@ -25,14 +25,13 @@ class Actor(Hashable, Protocol):
 
     **What you write**: the members below, and a subclass of `PlayerStudent` that makes, restores and saves parameters.
 
-    **What you get**: `decide`, PPO (`rl.students.player.ppo`), evidence, validation and branches (`PlayerStudent`), and
-    a check of what PPO requires (`jaxlake.testing.check_actor`).
+    **What you get**: `decide`, the trainer (`rl.students.turns.trainer`), evidence, validation and branches
+    (`PlayerStudent`), and a check of what the trainer requires (`jaxlake.testing.check_actor`).
 
     Attributes:
       episode_steps: steps after which a play is over.
       observe: function from the ``State`` of an environment to a pytree of arrays ``[agents, ...]``, the view.
-      chunk: number of decisions that are computed at once, those of absent agents and of boards that are over left
-        out; None: all in one, absent agents too, which is faster where a decision costs next to nothing.
+      chunk: number of decisions computed at once; those of absent agents and of finished plays are left out.
     """
 
     @property
@@ -42,24 +41,24 @@ class Actor(Hashable, Protocol):
     def observe(self) -> Callable[[State], Any]: ...
 
     @property
-    def chunk(self) -> int | None: ...
+    def chunk(self) -> int: ...
 
     def forward(self, parameters: Any, frozen: Any, view: Any, legal: Array) -> tuple[Array, Array]:
-        """Return the log-probabilities ``[..., 5]`` of the actions and the values ``[...]`` of views ``[...]``.
+        """Return the log-probabilities ``[n, 5]`` of the actions and the values ``[n]`` of views ``[n]``.
 
         Args:
-          parameters: what is trained, one lane.
-          frozen: what is not.
-          legal: bool ``[..., 5]``; illegal actions have no probability.
+          parameters: trained parameters of one lane.
+          frozen: parameters that no update changes.
+          legal: bool ``[n, 5]``; illegal actions have no probability.
         """
         ...
 
     def features(self, view: Any) -> Array:
-        """Return what a linear function may use of views ``[...]``, float32 ``[..., features]``."""
+        """Return the input of a linear function of views ``[...]``, float32 ``[..., features]``."""
         ...
 
     def adapt(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
-        """Return the optimizer as it is used on the parameters; most actors return it as it is."""
+        """Return the optimizer as it is used on the parameters; most actors return it unchanged."""
         ...
 
 
@@ -92,26 +91,40 @@ def of_action(log_probabilities: Array, action: Array) -> Array:
     return jnp.take_along_axis(log_probabilities, action[..., None], axis=-1)[..., 0]
 
 
-def decide(actor: Actor, parameters: Any, frozen: Any, view: Any, legal: Array, wanted: Array) -> tuple[Array, Array]:
-    """Return log-probabilities ``[environments, agents, 5]`` and values ``[environments, agents]``.
+def chunks(size: int, wanted: Array, rows: Any, body: Callable[[Any, Any, Array], Any], first: Any) -> Any:
+    """Fold a function over the wanted rows, `size` of them at a time.
 
     Args:
-      wanted: bool ``[environments, agents]``; where it is False, an actor with chunks computes nothing.
+      wanted: bool ``[...]``.
+      rows: arrays with the axes of `wanted` first.
+      body: function from the result so far, rows ``[size, ...]`` and their numbers ``[size]`` in the flattened arrays
+        to the next result. The last chunk may have too few rows; their number is then `wanted.size`.
+      first: the result without any rows.
     """
-    if actor.chunk is None:
-        return actor.forward(parameters, frozen, view, legal)
-    count, size = wanted.size, actor.chunk
-    rows, flat_legal = jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), (view, legal))
-    place = jnp.nonzero(wanted.reshape(-1), size=-(-count // size) * size, fill_value=count)[0]
+    count, size = wanted.size, min(size, wanted.size)
+    flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[wanted.ndim :]), rows)
+    numbers = jnp.nonzero(wanted.reshape(-1), size=-(-count // size) * size, fill_value=count)[0]
 
-    def some(number: Array, results: tuple[Array, Array]) -> tuple[Array, Array]:
-        chosen = jax.lax.dynamic_slice_in_dim(place, number * size, size)
-        part = jax.tree.map(lambda x: x.at[chosen].get(mode="clip"), (rows, flat_legal))
-        found = actor.forward(parameters, frozen, *part)
-        return jax.tree.map(lambda whole, x: whole.at[chosen].set(x, mode="drop"), results, found)
+    def step(place: Array, result: Any) -> Any:
+        part = jax.lax.dynamic_slice_in_dim(numbers, place * size, size)
+        return body(result, jax.tree.map(lambda x: x.at[part].get(mode="clip"), flat), part)
 
-    none = jnp.where(flat_legal, 0.0, _NEVER), jnp.zeros(count)
-    chosen, value = jax.lax.fori_loop(0, -(-jnp.sum(wanted) // size), some, none)
+    return jax.lax.fori_loop(0, -(-jnp.sum(wanted) // size), step, first)
+
+
+def decide(actor: Actor, parameters: Any, frozen: Any, view: Any, legal: Array, wanted: Array) -> tuple[Array, Array]:
+    """Return log-probabilities ``[..., 5]`` and values ``[...]`` of views ``[...]``.
+
+    Args:
+      wanted: bool ``[...]``; where it is False, nothing is computed: any legal action, and a value of 0.
+    """
+
+    def body(results: Any, part: tuple[Any, Array], numbers: Array) -> Any:
+        decided = actor.forward(parameters, frozen, *part)
+        return jax.tree.map(lambda whole, x: whole.at[numbers].set(x, mode="drop"), results, decided)
+
+    nothing = jnp.where(legal, 0.0, _NEVER).reshape(wanted.size, -1), jnp.zeros(wanted.size)
+    chosen, value = chunks(actor.chunk, wanted, (view, legal), body, nothing)
     return chosen.reshape(legal.shape), value.reshape(wanted.shape)
 
 

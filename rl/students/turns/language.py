@@ -19,11 +19,11 @@ from jaxlake import view
 from jaxlake.arguments import seed_key
 from jaxlake.record import Array
 from jaxlake.types import Instance
-from rl.config import Config, ConfigError, PlayerSection
+from rl.config import Config, ConfigError, PlayerSection, PlaySection
 from rl.config.choices import Baseline
 from rl.judge.validation import validate
-from rl.learn import optimizer as optimizers
 from rl.learn import supervised
+from rl.learn.optimizer import make_optimizer
 from rl.model import lora, sharding
 from rl.model.decoder import Decoder, abstract, token_positions
 from rl.model.policy import Policy, abstract_model
@@ -34,19 +34,17 @@ from rl.run.recorder import Recorder
 from rl.run.state import TrainState, needs_reference, restore
 from rl.run.tracking import Display
 from rl.students.base import Program
-from rl.students.player import grpo, ppo
-from rl.students.player import rollout as rollouts
-from rl.students.player.actor import lane, lanes, log_probabilities
-from rl.students.player.learner import Learner
-from rl.students.player.play import Player, play
-from rl.students.player.student import PlayerStudent, make_optimizer
-from rl.students.player.views import MOVES, Prompt, in_words, properties
+from rl.students.turns.actor import lane, lanes, log_probabilities
+from rl.students.turns.rollout import Boards
+from rl.students.turns.student import Player, PlayerStudent, make_trainer
+from rl.students.turns.trainer import Learner, TurnTrainer
+from rl.students.turns.views import MOVES, Prompt, in_words, properties
 from rl.students.writer import Writer
 
 
 @dataclasses.dataclass(frozen=True)
 class LanguageActor:
-    """An `rl.students.player.actor.Actor`: a language model, and a linear value of its last hidden state.
+    """An `rl.students.turns.actor.Actor`: a language model, and a linear value of its last hidden state.
 
     Its parameters are ``model``, the trained part of the model's, and ``value``, weight ``w`` and bias ``b``.
 
@@ -128,11 +126,11 @@ def make_actor(
     Raises:
       ConfigError: if the tokenizer has no single token for a move, or the settings do not go together.
     """
-    tokenizer, steps = policy.tokenizer, student.episode_steps
+    tokenizer, chunk, steps = policy.tokenizer, student.chunk, student.episode_steps
     if not student.tokens:
         prompt = in_words(tokenizer)
-        check_fit([(0,) * prompt.length], policy.text.max_prompt_tokens, "student.max_prompt_tokens")
-        return LanguageActor(policy.graph, prompt, student.chunk, None, steps), policy, parameters
+        check_fit([(0,) * prompt.length], student.max_prompt_tokens, "student.max_prompt_tokens")
+        return LanguageActor(policy.graph, prompt, chunk, None, steps), policy, parameters
     if policy.shape.lora is not None:
         raise ConfigError(
             "student.tokens = true: must be false with adapters, which leave the embedding of new tokens as it is"
@@ -154,7 +152,7 @@ def make_actor(
         after=(),
         moves=tuple(ids[move] for move in MOVES),  # type: ignore[misc]
     )
-    return LanguageActor(policy.graph, prompt, student.chunk, ids[phrases[0]], steps), policy, parameters
+    return LanguageActor(policy.graph, prompt, chunk, ids[phrases[0]], steps), policy, parameters
 
 
 def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> tuple[Policy, nnx.State]:
@@ -188,7 +186,7 @@ def first_value(width: int) -> dict[str, jax.Array]:
 
 
 class LanguageState(TrainState):
-    """A `TrainState` with a value head, as what PPO trains.
+    """A `TrainState` as a `Learner`, with a value head where one is learned.
 
     A round of training is done or not: one that was broken off while its steps were logged is trained again, to the
     same numbers, and the steps that are left are logged.
@@ -207,6 +205,11 @@ class LanguageState(TrainState):
         self.value, self.optimizer_state = alone.parameters.get("value"), alone.optimizer
 
 
+def learns_value(student: PlaySection) -> bool:
+    """Whether the model has a value head."""
+    return student.learn.baseline is Baseline.VALUE
+
+
 def tree_of(trained: nnx.State, value: dict[str, jax.Array] | None) -> dict[str, Any]:
     """Return an actor's parameters: what is trained of the model's, and the value head if there is one."""
     return {"model": trained} if value is None else {"model": trained, "value": value}
@@ -222,68 +225,47 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
       ConfigError: if model, tokenizer or devices cannot be used as the settings say; see `make_actor`.
     """
 
-    actor: LanguageActor
     who = "the model itself, which plays the boards turn by turn"
 
     def __init__(self, config: Config):
         super().__init__(config)
-        key = make_key(config.seed, Purpose.PARAMETERS)
-        policy, parameters = Policy.create(config.player, config.mesh, key)
-        self.actor, self.policy, self._parameters = make_actor(
-            policy, config.player, parameters, jax.random.fold_in(key, 1)
-        )
-        self.optimizer = make_optimizer(config, self.actor)
+        student, key = config.player, make_key(config.seed, Purpose.PARAMETERS)
+        policy, parameters = Policy.create(student, config.mesh, key)
+        actor, self.policy, self._parameters = make_actor(policy, student, parameters, jax.random.fold_in(key, 1))
+        self.trainer = make_trainer(actor, student, config.rounds.count)
         self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: {self.name}"
 
     @staticmethod
     def programs(config: Config, mesh: Mesh) -> list[Program]:
-        """List the programs of a run, in which a view takes all of `student.max_prompt_tokens`.
-
-        They are an update and the play of the validation boards; see `rl.students.programs`.
-        """
+        """Return the update of a run, in which a view takes all of `student.max_prompt_tokens`."""
         student, kinds, count = config.player, config.all_kinds, config.rounds.instances
-        by_value = student.learn.baseline is Baseline.VALUE
         shape, graph, parameters = abstract_model(student.model, mesh)
         trained, frozen = lora.split(parameters)
         prompt = Prompt.of_length(student.max_prompt_tokens)
         actor = LanguageActor(graph, prompt, student.chunk, None, student.episode_steps)
-        value = jax.eval_shape(lambda: first_value(shape.hidden_size)) if by_value else None
-        optimizer, tree = make_optimizer(config, actor), tree_of(trained, value)
-        alone = Learner(parameters=tree, optimizer=jax.eval_shape(optimizer.init, tree))
+        trainer = make_trainer(actor, student, config.rounds.count)
+        value = jax.eval_shape(lambda: first_value(shape.hidden_size)) if learns_value(student) else None
+        tree = tree_of(trained, value)
+        alone = Learner(parameters=tree, optimizer=jax.eval_shape(trainer.optimizer.init, tree))
         learner = sharding.abstract(jax.eval_shape(lambda learner: lanes([learner]), alone), mesh)
-        reference: Any = ()
+        reference: Any = None
         if needs_reference(config):
             copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
-            reference = sharding.abstract(copied, mesh)
+            reference = {"model": sharding.abstract(copied, mesh)}
         side, agents = max(kind.size for kind in kinds), max(kind.num_agents for kind in kinds)
-
-        def boards(count: int) -> Instance:
-            number, holes = np.zeros((1, count), np.int32), np.zeros((1, count, side**2), bool)
-            cells = np.zeros((1, count, agents), np.int32)
-            levels = Instance(size=number, num_agents=number, holes=holes, starts=cells, goals=cells)
-            return sharding.abstract(levels, mesh)
-
-        keys, optima = jax.random.split(seed_key(0), (1, 1)), np.zeros((1, count), np.int32)
-        bank = jax.eval_shape(lambda levels: rollouts.make_bank(student, levels), boards(count))
-        bank = sharding.abstract(bank, mesh)
-        held_out = boards(config.validation.instances)
-        plays = functools.partial(play.lower, actor, frozen, learner.parameters, held_out, keys[0], False)
-        if by_value:
-            learns = ppo.programs(actor, student, frozen, learner, bank, optima, mesh)
-        else:
-            against = {"model": reference} if student.learn.kl_coefficient > 0 else None
-            playing = actor, student, student.learn, optimizer, frozen, against, learner, bank, optima, mesh
-            learns = grpo.programs(*playing)
-        return [
-            *learns,
-            Program("play, validation", plays, (frozen, learner.parameters), (learner.optimizer, reference)),
-        ]
+        number, cells = np.zeros((1, count), np.int32), np.zeros((1, count, agents), np.int32)
+        holes = np.zeros((1, count, side**2), bool)
+        levels = Instance(size=number, num_agents=number, holes=holes, starts=cells, goals=cells)
+        boards = sharding.abstract(jax.eval_shape(Boards.of_lanes, levels, number, student.reward), mesh)
+        arguments = frozen, reference if student.learn.kl_coefficient > 0 else None, learner, boards
+        update = functools.partial(TurnTrainer.update.lower, trainer, *arguments, jax.random.split(seed_key(0), 1))
+        return [Program("update", update, arguments, reference if arguments[1] is None else ())]
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or the first one; draw the boards of the validations."""
         self.frozen = lora.split(self._parameters)[1]
         value = None
-        if self.by_value:
+        if learns_value(self.config.player):
             value = first_value(self.policy.shape.hidden_size)
             value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
         begin = functools.partial(self._first_optimizer, value=value)
@@ -299,10 +281,10 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
 
     def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array] | None) -> optax.OptState:
         """Return the optimizer's state where a stage begins."""
-        first, tree = self.optimizer.init, tree_of(trained, value)
+        first, tree = self.trainer.optimizer.init, tree_of(trained, value)
         if stage == "warm_start":
             settings = self.config.player.warm_start
-            first, tree = optimizers.make_optimizer(settings, settings.steps).init, trained
+            first, tree = make_optimizer(settings, settings.steps).init, trained
         return jax.jit(first, out_shardings=sharding.shardings(jax.eval_shape(first, tree), self.policy.mesh))(tree)
 
     def warm_start(self, recorder: Recorder) -> None:

@@ -3,13 +3,12 @@
 from pathlib import Path
 
 from rl.config import Config, NetworkSection
-from rl.students.player import language, network
-from rl.students.player.language import LanguagePlayer
-from rl.students.player.network import NetworkPlayer
-from rl.students.player.play import Player
-from rl.students.player.student import OTHER_KINDS_WEIGHT, PlayerStudent
+from rl.students.turns import language, network
+from rl.students.turns.language import LanguagePlayer
+from rl.students.turns.network import NetworkPlayer
+from rl.students.turns.student import Player, PlayerStudent
 
-__all__ = ["OTHER_KINDS_WEIGHT", "LanguagePlayer", "NetworkPlayer", "Player", "PlayerStudent", "load_player"]
+__all__ = ["LanguagePlayer", "NetworkPlayer", "Player", "PlayerStudent", "load_player"]
 
 
 def load_player(config: Config, folder: Path) -> Player:

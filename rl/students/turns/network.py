@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 from pathlib import Path
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -20,10 +21,9 @@ from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.tracking import Display
-from rl.students.player.actor import lane, lanes, log_probabilities
-from rl.students.player.learner import Learner
-from rl.students.player.play import Player
-from rl.students.player.student import PlayerStudent, make_optimizer, play_section
+from rl.students.turns.actor import lane, lanes, log_probabilities
+from rl.students.turns.student import Player, PlayerStudent, make_trainer, play_section
+from rl.students.turns.trainer import Learner
 
 Parameters = dict[str, dict[str, Array]]
 """Weights ``w`` and biases ``b`` of the layers ``hidden_1``, ``hidden_2`` and ``heads``, float32.
@@ -81,10 +81,10 @@ def flatten(observation: tuple[Array, Array]) -> jax.Array:
 
 @dataclasses.dataclass(frozen=True)
 class NetworkActor:
-    """An `rl.students.player.actor.Actor`: an MLP.
+    """An `rl.students.turns.actor.Actor`: an MLP.
 
     Attributes:
-      radius: radius of the window.
+      radius: cells that an agent sees around it.
       width: width of the hidden layers.
       episode_steps: length of an episode.
     """
@@ -92,7 +92,12 @@ class NetworkActor:
     radius: int
     width: int
     episode_steps: int
-    chunk: None = None
+    chunk: ClassVar[int] = 2048
+
+    @classmethod
+    def of(cls, student: NetworkSection) -> "NetworkActor":
+        """Return the actor of a configuration."""
+        return cls(student.radius, student.width, student.episode_steps)
 
     @property
     def observe(self) -> Surroundings:
@@ -110,12 +115,11 @@ class NetworkActor:
     def forward(
         self, parameters: Parameters, frozen: None, view: tuple[Array, Array], legal: Array
     ) -> tuple[Array, Array]:
-        """Return log-probabilities ``[..., 5]`` of the actions and values ``[...]``; see `Actor`."""
-        features = flatten(view)
-        hidden = features.reshape(-1, features.shape[-1])  # one long product is faster than one of several axes
+        """Return log-probabilities ``[n, 5]`` of the actions and values ``[n]``; see `Actor`."""
+        hidden = flatten(view)
         for name in ("hidden_1", "hidden_2"):
             hidden = jnp.tanh(hidden @ parameters[name]["w"] + parameters[name]["b"])
-        heads = (hidden @ parameters["heads"]["w"] + parameters["heads"]["b"]).reshape(*legal.shape[:-1], -1)
+        heads = hidden @ parameters["heads"]["w"] + parameters["heads"]["b"]
         return log_probabilities(heads[..., :-1], legal), heads[..., -1]
 
 
@@ -145,8 +149,7 @@ def save(folder: Path, actor: NetworkActor, parameters: Parameters) -> None:
     with (folder / "network.npz").open("wb") as file:
         arrays = {f"{layer}.{name}": np.asarray(x) for layer, part in parameters.items() for name, x in part.items()}
         np.savez(file, **arrays)  # type: ignore[arg-type]
-    values = {"radius": actor.radius, "width": actor.width, "episode_steps": actor.episode_steps}
-    (folder / "network.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    (folder / "network.json").write_text(json.dumps(dataclasses.asdict(actor), indent=1) + "\n", encoding="utf-8")
 
 
 def load(folder: Path) -> tuple[NetworkActor, Parameters]:
@@ -156,8 +159,7 @@ def load(folder: Path) -> tuple[NetworkActor, Parameters]:
       ConfigError: if the folder holds no network.
     """
     try:
-        values = json.loads((folder / "network.json").read_text(encoding="utf-8"))
-        actor = NetworkActor(values["radius"], values["width"], values["episode_steps"])
+        actor = NetworkActor(**json.loads((folder / "network.json").read_text(encoding="utf-8")))
         parameters: Parameters = {}
         with np.load(folder / "network.npz") as file:
             for name in file.files:
@@ -165,7 +167,7 @@ def load(folder: Path) -> tuple[NetworkActor, Parameters]:
                     raise ValueError(f"{name} has NaN or infinity in it")
                 layer, _, part = name.partition(".")
                 parameters.setdefault(layer, {})[part] = jnp.asarray(file[name])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"{folder}: holds no network that can be read ({error})") from None
     return actor, parameters
 
@@ -199,16 +201,14 @@ class NetworkState:
 class NetworkPlayer(PlayerStudent[NetworkState]):
     """A player whose actor is a small network."""
 
-    actor: NetworkActor
     who = "a network that plays the boards"
 
     def __init__(self, config: Config):
         super().__init__(config)
-        student = config.student
-        assert isinstance(student, NetworkSection)
-        self.actor = NetworkActor(student.radius, student.width, student.episode_steps)
-        self.optimizer = make_optimizer(config, self.actor)
-        self._first = begin(self.actor, self.optimizer, make_key(config.seed, Purpose.PARAMETERS)[None])
+        assert isinstance(config.student, NetworkSection)
+        self.actor = NetworkActor.of(config.student)
+        self.trainer = make_trainer(self.actor, config.student, config.rounds.count)
+        self._first = begin(self.actor, self.trainer.optimizer, make_key(config.seed, Purpose.PARAMETERS)[None])
         count = sum(x.size for x in jax.tree.leaves(self._first.parameters))
         self.description = f"Network with {count:,} parameters, {self.name} on {jax.devices()[0].device_kind}"
 
