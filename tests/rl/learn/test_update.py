@@ -16,7 +16,7 @@ from rl.config import LearnSection, LoRASection
 from rl.learn import update as update_module
 from rl.learn.loss import Batch
 from rl.learn.optimizer import init_state, make_optimizer
-from rl.learn.update import Total, accumulate, answer_logprobs_of, apply, lower_gradient, update, zeros_like
+from rl.learn.update import Total, accumulate, answer_logprobs_of, apply, update, zeros_like
 from rl.model import lora
 from rl.model.decoder import abstract, create, token_positions
 from rl.model.logprobs import join
@@ -130,9 +130,11 @@ def test_micro_batches_and_meshes_give_the_gradient_of_the_whole_batch(parameter
     assert metrics["rows_computed"] == 15 / 16
 
 
-def noted_shapes(monkeypatch):
-    """Rows, rows that count, and width of each micro-batch from now on."""
-    shapes, accumulate = [], update_module.accumulate
+@pytest.mark.heavy
+def test_rows_go_through_as_wide_as_the_longest_beside_them_and_nothing_else_changes(monkeypatch, parameters, expected):
+    monkeypatch.setattr(update_module, "FINEST", 1)
+    monkeypatch.setattr(update_module, "ENOUGH_TOKENS", 20)
+    data, shapes = given_batch(), []
 
     def noted(graph, trained, frozen, total, micro, **rest):
         rows, width = micro.sequences.tokens.shape
@@ -141,19 +143,9 @@ def noted_shapes(monkeypatch):
         return accumulate(graph, trained, frozen, total, micro, **rest)
 
     monkeypatch.setattr(update_module, "accumulate", noted)
-    return shapes
-
-
-@pytest.mark.heavy
-def test_rows_go_through_as_wide_as_the_longest_beside_them_and_nothing_else_changes(monkeypatch, parameters, expected):
-    """The gradient is that of all rows at once, all padded to the whole room."""
-    monkeypatch.setattr(update_module, "FINEST", 1)
-    monkeypatch.setattr(update_module, "ENOUGH_TOKENS", 20)
-    shapes, data = noted_shapes(monkeypatch), given_batch()
     moved, metrics = gradient(parameters, data, micro_batch=16, **EVERYTHING)
-    value, wanted = expected
-    assert_close(moved, wanted, rel=1e-5)
-    assert metrics["loss"] == pytest.approx(float(value), rel=1e-5)
+    assert_close(moved, expected[1], rel=1e-5)
+    assert metrics["loss"] == pytest.approx(float(expected[0]), rel=1e-5)
     # A room of 12 tokens: two rows of 12 are 20 tokens and more, three of 8 are no more than those two.
     sizes = {12: 2, 10: 2, 8: 3, 7: 3, 6: 4, 5: 4}
     assert all(rows == sizes[width] for rows, _, width in shapes)
@@ -192,14 +184,6 @@ def test_what_describes_a_step_is_over_all_tokens_however_they_are_cut_up(parame
     assert all(isinstance(value, float) for value in metrics.values())
     assert 1.5 < metrics["entropy"] <= np.log(16)  # of random weights
     assert min(wanted["clipped_low"], wanted["clipped_high"]) > 0  # the data has them all
-
-
-@pytest.mark.parametrize("minibatches", [1, 2])
-def test_a_plan_counts_old_log_probabilities_where_a_step_has_several_updates(minibatches):
-    graph, shapes = abstract(SMALL, ONE)
-    program = lower_gradient(graph, shapes, LearnSection(minibatches=minibatches), 4, ROOM, ONE)
-    (batch,) = (part for part in program.args_info[0] if isinstance(part, Batch))
-    assert (batch.old_logprobs is not None) == (minibatches > 1) and batch.reference_logprobs is None
 
 
 def test_processes_agree_on_the_shapes_of_their_micro_batches(monkeypatch):
