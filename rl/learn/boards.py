@@ -19,12 +19,7 @@ VALIDATION_WAIT = 0.25
 
 @dataclasses.dataclass(frozen=True)
 class BoardSet:
-    """Boards that a policy is trained on; the same on all processes.
-
-    Attributes:
-      prompts, optima: ``[n]`` instances and their least costs.
-      kinds: object ``[n]``, `Kind` of each.
-    """
+    """Boards ``[n]`` that a policy is trained on, with their least costs and kinds; the same on all processes."""
 
     prompts: Prompts
     optima: np.ndarray

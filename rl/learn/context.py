@@ -13,8 +13,5 @@ def read_context(settings: EngineerSection) -> Context:
         return Context(shown, Template.shipped(name))
     try:
         return Context(shown, Template.parse(Path(name).read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it must be UTF-8 text"
-        raise ConfigError(f"engineer.template = {name}: cannot be read: {reason}") from None
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"engineer.template = {name}: {error}") from None

@@ -23,11 +23,9 @@ class Batch(Record):
 
     Attributes:
       sequences: ``B`` prompts with answers of at most T tokens.
-      sampler_logprobs: float32 ``[B, T]``, of the answer tokens when they were sampled.
-      advantages: float32 ``[B, T]``, of each token; values outside of the mask may be anything.
-      old_logprobs: float32 ``[B, T]``, by the trainer's parameters before the first update on this rollout. None: this
-        is its one update, so they are those of the parameters being trained, exactly and without a forward pass.
-      reference_logprobs: float32 ``[B, T]``, by the policy that the divergence is measured from; None: it is not.
+      sampler_logprobs, advantages, reference_logprobs: float32 ``[B, T]``, as in `LossInputs`.
+      old_logprobs: likewise. None: this is the rollout's one update, so they are those of the parameters being trained,
+        exactly and without a forward pass.
     """
 
     sequences: Sequences
@@ -117,16 +115,13 @@ def token_losses(inputs: LossInputs, settings: LossFields) -> tuple[Array, dict[
 def policy_loss(
     logprobs: jax.Array, entropy: jax.Array, batch: Batch, settings: LearnSection
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-    """Return the loss of a batch's answers, summed and not reduced; everything in float32.
+    """Return the sum of the losses of a batch's tokens, and metrics as `describe` returns them; all in float32.
 
     A sum and no mean, so that the micro-batches of all processes add up to the loss of the whole batch, which is
     divided once, by the number of its tokens (DAPO, Yu et al. 2025).
 
     Args:
       logprobs, entropy: float32 ``[B, T]`` under the parameters being trained.
-
-    Returns:
-      The scalar sum, and what describes it: sums over the answer tokens, and maxima in what ends with ``_max``.
     """
     mask = jnp.asarray(batch.sequences.mask)
     old = jax.lax.stop_gradient(logprobs) if batch.old_logprobs is None else batch.old_logprobs

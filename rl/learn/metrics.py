@@ -27,17 +27,13 @@ def describe(
 
     Args:
       kinds: object ``[B]``, `Kind` of each answer's board.
-      verdict: numpy ``[B]``.
-      rewards: ``[B]``.
       tokens: int ``[B]``, lengths of the answers.
       truncated: bool ``[B]``, answers that reached the limit without an end.
       groups: int ``[B]``, answers with the same number are to the same prompt.
       lake_kinds: the run's kinds, so that every step has the same metrics.
 
     Returns:
-      `reward` with its parts and their weights; shares of `valid`, `optimal` and `optimal_given_valid` answers, the
-      first two per kind too; `failure/<check>`, the share of answers that fail this check and none before it; lengths
-      in tokens, over all answers and over those that ended; shares of groups. NaN is a mean over nothing.
+      Metrics as docs/training.md lists them. NaN is a mean over nothing.
     """
     valid, optimal, tokens = np.asarray(verdict.valid), np.asarray(verdict.optimal), tokens.astype(np.int64)
     first = np.where(valid, len(Check), np.argmin(verdict.checks, axis=-1))
@@ -49,7 +45,7 @@ def describe(
         "reward_accuracy": _mean(rewards.accuracy),
         "reward_length": _mean(rewards.length),
         "weight_accuracy": float(rewards.weight_accuracy),
-        "weight_length": float(rewards.weight_length),
+        "weight_length": float(1.0 - rewards.weight_accuracy),
         "valid": _mean(valid),
         "optimal": _mean(optimal),
         "optimal_given_valid": _mean(optimal[valid]),

@@ -48,7 +48,9 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
         return optax.chain(clip, own, _add_updates_of(optax.chain(*decay)))
     scaled = optax.scale_by_adam(b2=B2)
     if settings.optimizer is Optimizer.MUON:
-        muon = optax.chain(scale_by_muon(weight_dimension_numbers=_axes), _as_far_as_adam())
+        axes = MuonDimensionNumbers(reduction_axis=1, output_axis=2)
+        muon = scale_by_muon(weight_dimension_numbers=lambda matrices: jax.tree.map(lambda _: axes, matrices))
+        muon = optax.chain(muon, _as_far_as_adam())
         scaled = optax.partition({True: muon, False: scaled}, _is_of_layers)
     return optax.chain(clip, scaled, *decay)
 
@@ -57,18 +59,17 @@ def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
     """Return the learning rate of each update, counted from 0.
 
     It rises in a straight line from 0, which the first of the `warmup_steps` gets, to `learning_rate`. From there it
-    stays, or goes down to 0 in a straight line or half a cosine. An update after the last would get 0: the last still
-    moves the parameters.
+    stays, or goes down in a straight line or half a cosine, to 0 for the update after the last.
     """
     peak, warmup = settings.learning_rate, settings.warmup_steps
-    left = max(updates - warmup, 1)
+    course = max(updates - warmup, 1)
     match settings.schedule:
         case Schedule.CONSTANT:
             after = optax.constant_schedule(peak)
         case Schedule.LINEAR:
-            after = optax.linear_schedule(peak, 0.0, left)
+            after = optax.linear_schedule(peak, 0.0, course)
         case Schedule.COSINE:
-            after = optax.cosine_decay_schedule(peak, left)
+            after = optax.cosine_decay_schedule(peak, course)
     if not warmup:
         return after
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup])
@@ -127,10 +128,6 @@ def _decays(parameters: nnx.State) -> nnx.State:
 def _is_of_layers(parameters: nnx.State) -> nnx.State:
     """Mark the matrices of the layers, which are stacked: three axes."""
     return jax.tree.map(lambda leaf: leaf.ndim == 3, parameters)
-
-
-def _axes(matrices: nnx.State) -> nnx.State:
-    return jax.tree.map(lambda _: MuonDimensionNumbers(reduction_axis=1, output_axis=2), matrices)
 
 
 def _as_far_as_adam() -> optax.GradientTransformation:

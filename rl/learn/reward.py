@@ -18,19 +18,20 @@ SHARE_DECAY = 0.9
 class Rewards:
     """The rewards of ``B`` answers, and what they are made of.
 
-    total = weight_accuracy * accuracy + weight_length * length.
-
     Attributes:
-      total, accuracy: float32 ``[B]``; the accuracy is in [0, 1], that of a function of the user's own any number.
+      accuracy: float32 ``[B]`` in [0, 1], that of a function of the user's own any number.
       length: float32 ``[B]`` in [-1, 0], 0 for the kinds that see no length.
-      weight_accuracy, weight_length: they add up to 1.
+      weight_accuracy: weight of the accuracy; that of the length is the rest of 1.
     """
 
-    total: np.ndarray
     accuracy: np.ndarray
     length: np.ndarray
     weight_accuracy: float
-    weight_length: float
+
+    @property
+    def total(self) -> np.ndarray:
+        """The rewards, float32 ``[B]``."""
+        return self.weight_accuracy * self.accuracy + (1.0 - self.weight_accuracy) * self.length
 
 
 def rewards(settings: RewardSection, verdict: Verdict, optima: Array, tokens: Array, short_share: float) -> Rewards:
@@ -43,10 +44,6 @@ def rewards(settings: RewardSection, verdict: Verdict, optima: Array, tokens: Ar
       optima: int32 ``[B]``, least costs.
       tokens: int ``[B]``, lengths of the answers.
       short_share: moving share of short answers, this step's included (`moving_share`).
-
-    Raises:
-      ConfigError: if a function of the user's own is not there.
-      RunError: if it returns no ``B`` finite numbers.
     """
     w_acc, length = 1.0, np.zeros(len(tokens), np.float32)
     valid, cost = np.asarray(verdict.valid), np.asarray(verdict.cost)
@@ -64,13 +61,11 @@ def rewards(settings: RewardSection, verdict: Verdict, optima: Array, tokens: Ar
             worth = steps_passed(verdict)
         case own:
             worth = _own(own, verdict, optima, tokens)
-    w_len, worth = 1.0 - w_acc, np.asarray(worth, np.float32)
-    return Rewards(
-        total=w_acc * worth + w_len * length, accuracy=worth, length=length, weight_accuracy=w_acc, weight_length=w_len
-    )
+    return Rewards(np.asarray(worth, np.float32), length, w_acc)
 
 
 def _own(name: str, verdict: Verdict, optima: Array, tokens: Array) -> np.ndarray:
+    """Return what the user's own function makes of the answers; RunError if that is no finite number for each."""
     worth = np.asarray(extensions.find("student.reward.kind", name)(verdict, optima, tokens), np.float32)
     infinite = np.count_nonzero(~np.isfinite(worth))
     if worth.shape != (len(tokens),) or infinite:

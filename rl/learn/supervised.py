@@ -32,37 +32,26 @@ from rl.run.tracking import Display, Stopwatch
 WAIT = 0.1
 """Share of the warm start's boards that need a wait."""
 
-NoteUpdate = Callable[[dict[str, float]], None]
-"""``(metrics)``: counts the updates in a row that were skipped, see `Recorder.note_update`."""
-
 
 class ExampleTokens(NamedTuple):
-    """The tokens of an engineer example.
-
-    Attributes:
-      context: the message with the evidence, as the chat template has it.
-      response: thought, configuration and end, which are taught to follow it.
-      answer: configuration and end alone.
-    """
+    """The tokens of an engineer example."""
 
     context: list[int]
+    """The message with the evidence, as the chat template has it."""
     response: list[int]
+    """Thought, configuration and end, which are taught to follow it."""
     answer: list[int]
+    """Configuration and end alone."""
 
 
 def warm_start(policy: Policy, config: Config, state: TrainState, recorder: Recorder, plans: Sequences | None) -> None:
     """Run the supervised steps that are still to be done, on batches of fresh engineer examples and of `plans`.
 
     The engineer comes first: a model that has learned to read learns plans as well as another, whereas examples among
-    plans from the beginning took as long to learn, with no more of either. Every process draws the same batch and takes
-    its own part of it.
+    plans from the beginning took as long to learn, with no more of either. Every process draws the same batch.
 
     Args:
       plans: the examples of `plan_examples`; None where every step is the engineer's.
-
-    Raises:
-      RunError: after `MAX_SKIPPED` updates in a row that are not finite.
-      Interrupted: where a signal asks for it, with everything saved.
     """
     settings, progress = config.student.warm_start, state.progress
     optimizer, rate = make_optimizer(settings, settings.steps), learning_rate(settings, settings.steps)
@@ -90,19 +79,14 @@ def warm_start(policy: Policy, config: Config, state: TrainState, recorder: Reco
 
 
 def rehearse(
-    policy: Policy, config: Config, state: TrainState, optimizer: optax.GradientTransformation, note_update: NoteUpdate
+    policy: Policy, config: Config, state: TrainState, optimizer: optax.GradientTransformation, recorder: Recorder
 ) -> float:
-    """Make one update of the rounds on fresh engineer examples; the same on every process.
-
-    Returns:
-      The examples' loss before it, in nats a token.
-
-    Raises:
-      RunError: see `Recorder.note_update`.
-    """
+    """Make one update of the rounds on fresh engineer examples; return their loss before it, in nats a token."""
     progress, rows = state.progress, np.arange(config.student.warm_start.engineer_batch)
     rng = generator(make_key(config.seed, Purpose.REHEARSAL, progress.round, progress.step))
-    return teach(policy, state, optimizer, engineer_examples(policy.tokenizer, config, rng), rows, note_update)["loss"]
+    return teach(
+        policy, state, optimizer, engineer_examples(policy.tokenizer, config, rng), rows, recorder.note_update
+    )["loss"]
 
 
 def teach(
@@ -111,9 +95,13 @@ def teach(
     optimizer: optax.GradientTransformation,
     data: Sequences,
     rows: np.ndarray,
-    note_update: NoteUpdate,
+    note_update: Callable[[dict[str, float]], None],
 ) -> dict[str, float]:
-    """Make an update on these rows of the examples, each process on its part; return the metrics of `update`."""
+    """Make an update on these rows of the examples, each process on its part; return the metrics of `update`.
+
+    Args:
+      note_update: called with the metrics, see `Recorder.note_update`.
+    """
     trained, frozen = lora.split(state.parameters)
     count = sharding.rows_for(len(rows), policy.mesh)
     mine = slice(jax.process_index() * count, (jax.process_index() + 1) * count)
@@ -142,9 +130,8 @@ def update(
 ) -> tuple[nnx.State, optax.OptState, dict[str, jax.Array]]:
     """Take one step on the cross-entropy, a mean over the answer tokens; the old state is donated.
 
-    Returns:
-      What is trained and the optimizer's state, both as they were if the loss or the gradient is not finite, and
-      float32 scalars: the loss in nats, the gradient's norm before it is clipped, and 1 if the update was skipped.
+    What is trained and the optimizer's state stay as they were if the loss or the gradient is not finite. The metrics
+    are the loss in nats, the gradient's norm before it is clipped, and 1 if the update was skipped.
     """
 
     def cross_entropy(trained: nnx.State) -> jax.Array:

@@ -28,13 +28,7 @@ FINEST = 16
 
 
 class MicroBatch(NamedTuple):
-    """Answers that go through together.
-
-    Attributes:
-      rows: rows of this process's batch.
-      size: number of rows with the filling, which does not count.
-      width: tokens that each row is cut or padded to, prompt and answer together.
-    """
+    """Answers that go through together: rows of this process's batch, filled up to a size, cut or padded to a width."""
 
     rows: np.ndarray
     size: int
@@ -61,8 +55,7 @@ def update(
 ) -> tuple[nnx.State, optax.OptState, dict[str, float]]:
     """Take one step of the optimizer on the loss of all processes' rows, a mean over their answer tokens.
 
-    Answers without an advantage, such as those of groups whose rewards are all equal, have no gradient unless
-    divergence or entropy are in the loss, and are not computed. The others go through in `micro_batches`.
+    Answers without an advantage have no gradient unless divergence or entropy are in the loss, and are not computed.
 
     Args:
       parameters, state: donated; of the parameters, those that are trained (`lora.split`).
@@ -71,10 +64,9 @@ def update(
         ends the update, and nothing has changed.
 
     Returns:
-      The new parameters and optimizer state, and what describes the step, the same on every process. Where loss or
-      gradient norm are not finite, the numbers of both are the old ones and ``update_skipped`` is 1. Means and maxima
-      are over the tokens of the answers that went through, ``rows_computed`` of all; if none did, there is nothing
-      but the loss, 0, the norm, 0, and these two.
+      Parameters, optimizer state, and metrics, the same on every process. Where loss or gradient norm are not finite,
+      both are as they were and ``update_skipped`` is 1. Means and maxima are over the tokens of the answers that went
+      through, ``rows_computed`` of all; if none did, there are only the loss, the norm, and these two, all 0.
     """
     mask = batch.sequences.mask
     learns = mask & (batch.advantages != 0) if settings.needs_advantage else mask
@@ -88,7 +80,7 @@ def update(
     total, described = zeros_like(trained, mesh=mesh), []
     for part in micro_batches(batch.sequences, rows, settings.micro_batch, mesh):
         check()
-        micro = sharding.shard_batch(_filled(batch, part), mesh)
+        micro = sharding.shard_batch(_part(batch, part), mesh)
         total, sums = accumulate(graph, trained, frozen, total, micro, settings=settings, mesh=mesh)
         described.append(sums)
         # One ahead and no more: else all would be waiting for the device before the second check.
@@ -118,17 +110,11 @@ def answer_logprobs_of(
     settings: LearnSection,
     check: Callable[[], None],
 ) -> np.ndarray:
-    """Compute log-probabilities of answers by the trainer's forward pass, each in the shape that it has in `update`.
+    """Compute log-probabilities of answers by the trainer's forward pass, float32 ``[B, T]``, 0 outside of the mask.
 
-    In the same shape, because products of another are summed in another order, and a ratio that should be 1 is not. So
-    the rows must be those of one update.
-
-    Args:
-      sequences: this process's rows, numpy arrays, of any number.
-      check: called by all processes before each micro-batch; may raise.
-
-    Returns:
-      float32 ``[B, T]``; 0 outside of the mask. Rows without a token that counts are not computed.
+    Each in the shape that it has in `update`, because products of another are summed in another order, and a ratio that
+    should be 1 is not. So the rows, numpy arrays, must be this process's of one update. `check` is called by all
+    processes before each micro-batch, and may raise.
     """
     rows = np.flatnonzero(sequences.mask.any(axis=-1))
     gathered = np.zeros(sequences.mask.shape, np.float32)
@@ -143,11 +129,9 @@ def answer_logprobs_of(
 def micro_batches(sequences: Sequences, rows: np.ndarray, most: int, mesh: Mesh) -> list[MicroBatch]:
     """Share out this process's `rows` over micro-batches, at most `most` rows of all processes each.
 
-    The longest go first, and those of a micro-batch are about as long as each other: as long as the longest of them,
-    rounded up to one of `widths`. For 64 answers of 1,500 tokens on average, log-normal and cut off at 8,192, that is
-    1.15 times the work of the tokens that there are, where padding all of them is 5.9 times (benchmarks/padding.py).
-
-    All processes list the same sizes and widths. A process fills its missing rows with rows that do not count.
+    The longest go first, each micro-batch as wide as its longest row, rounded up to one of `widths`. For 64 answers of
+    1,500 tokens on average, log-normal and cut off at 8,192, that is 1.15 times the work of the tokens that there are,
+    where padding all of them is 5.9 times (benchmarks/padding.py). All processes list the same sizes and widths.
     """
     lengths = sequences.valid.sum(axis=-1, dtype=np.int32)
     order = rows[np.argsort(-lengths[rows], kind="stable")]
@@ -170,8 +154,8 @@ def micro_batches(sequences: Sequences, rows: np.ndarray, most: int, mesh: Mesh)
 def widths(room: int) -> list[int]:
     """Return the widths that rows are padded to, in order: the whole room, and four an octave down to a sixteenth.
 
-    These are 4, 5, 6 and 7 times a power of two, so that what is padded is a ninth of a long row on average. Each is a
-    program, made when it is first needed: 17 for 8,704 tokens, 5 for the 80 of the tiny run.
+    So a ninth of a long row is padding on average. Each is a program, made when it is first needed: 17 for 8,704
+    tokens, 5 for the 80 of the tiny run.
     """
     ladder = [room]
     while True:
@@ -184,10 +168,9 @@ def widths(room: int) -> list[int]:
 
 
 def rows_of_width(width: int, room: int, most: int, mesh: Mesh) -> int:
-    """Return this process's rows of a micro-batch: as many tokens as `ENOUGH_TOKENS` take of rows of the whole room.
+    """Return this process's rows of a micro-batch, at most `most` of all processes, and as many on each device.
 
-    At most `most` of all processes, and as many on each device. So the widest take the most memory, and long rows, of
-    which hardly two are alike, do not wait for one another.
+    They have as many tokens as `ENOUGH_TOKENS` take of rows of the whole room. So the widest take the most memory.
     """
     devices = sharding.rows_for(1, mesh)
     on_each = sharding.rows_for(most, mesh) // devices
@@ -195,12 +178,11 @@ def rows_of_width(width: int, room: int, most: int, mesh: Mesh) -> int:
     return devices * min(on_each, budget // width)
 
 
-def _filled(batch: Batch, part: MicroBatch) -> Batch:
+def _part(batch: Batch, part: MicroBatch) -> Batch:
     """Take the rows of a micro-batch, filled up with such that do not count."""
     sequences = cut(batch.sequences, part.width)
-    room = sequences.mask.shape[1]
-    others = jax.tree.map(lambda x: x[:, :room], batch.replace(sequences=None))
-    return fill(others, part.rows, part.size).replace(sequences=take(sequences, part.rows, part.size))
+    arrays = jax.tree.map(lambda x: x[:, : sequences.mask.shape[1]], batch.replace(sequences=None))
+    return fill(arrays, part.rows, part.size).replace(sequences=take(sequences, part.rows, part.size))
 
 
 @functools.partial(jax.jit, static_argnames=("graph", "settings", "mesh"), donate_argnames=("total",))
@@ -238,11 +220,9 @@ def apply(
     *,
     mesh: Mesh,
 ) -> tuple[nnx.State, optax.OptState, jax.Array, jax.Array]:
-    """Take one step of the optimizer on `scale` times the gradients; the old parameters and state are donated.
+    """Take one step of the optimizer on `scale` times the gradients; see `rl.learn.optimizer.step`.
 
-    Returns:
-      Parameters and state, the gradients' global norm, and whether this and the loss are finite. Where they are not,
-      parameters and state come back as they were.
+    The old parameters and state are donated.
     """
     gradients = jax.tree.map(lambda g: g * scale, total.gradients)
     *new, norm, finite = step(optimizer, trained, state, gradients, total.loss)

@@ -168,7 +168,7 @@ def test_what_another_process_is_at_is_left_to_it(out):
         ),
         (("kind: base,", "kid: base,"), "engineers.by_itself: unknown key engineer.kid; the nearest is engineer.kind"),
         (("seeds: [0, 5]", "seeds: [0, 0]"), "seeds = [0, 0]: must hold each seed at most once"),
-        (("kind: base,", "kind: base, template: none.md,"), "engineer.template = none.md: cannot be read: No such"),
+        (("kind: base,", "kind: base, template: none.md,"), "engineer.template = none.md: [Errno 2] No such"),
         (("seeds:", "overrides: {rounds: 3}\nseeds:"), "overrides: rounds is a section, and 3 no section's values"),
         (("seeds:", "shared_rounds: 0\nseeds:"), "shared_rounds = 0: must be greater than or equal to 1"),
         (("seeds:", "shared_rounds: 2\nseeds:"), "shared_rounds = 2: must be less than rounds.count = 2"),

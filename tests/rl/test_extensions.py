@@ -141,7 +141,7 @@ def test_a_reward_of_ones_own_is_the_whole_reward():
     settings = RewardSection(kind="mine_lake:short")
     found = rewards(settings, verdict([True, False, True]), np.full(3, 6), np.array([10, 10, 40]), short_share=0.0)
     np.testing.assert_allclose(found.total, [0.1, 0, 0.025])
-    assert (found.weight_accuracy, found.weight_length, found.total.dtype) == (1, 0, np.float32)
+    assert (found.weight_accuracy, found.total.dtype) == (1, np.float32)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def kinds_of(names: Iterable[int | str]) -> np.ndarray:
 def rewards_of(count: int) -> Rewards:
     accuracy = np.linspace(0, 1, count, dtype=np.float32)
     length = np.linspace(-1, 0, count, dtype=np.float32)
-    return Rewards(0.8 * accuracy + 0.2 * length, accuracy, length, 0.8, 0.2)
+    return Rewards(accuracy, length, 0.8)
 
 
 KINDS = {3: "size_3", 4: "size_4", "4x3": "kind_4x3", "rooms5": "kind_rooms5"}

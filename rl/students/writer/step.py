@@ -55,7 +55,7 @@ class Rewarded:
 def grpo_step(
     policy: Policy, config: Config, state: TrainState, recorder: Recorder, data: BoardSet, boards: np.ndarray
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Take one GRPO step.
+    """Take one GRPO step on boards, int ``[learn.prompts]``, by their index in the set.
 
     1. Sample `learn.samples` answers to each of the boards, and judge them (`sample`).
     2. Reward the answers, and compare those to one board (`reward_answers`).
@@ -64,17 +64,12 @@ def grpo_step(
     4. Make `learn.minibatches` updates, each on a part of the batch (`make_updates`).
     5. After every `learn.engineer_every`-th step make an update on engineer examples (`supervised.rehearse`).
 
-    Args:
-      boards: int ``[learn.prompts]``, the step's boards, by their index in the set.
-
     Returns:
       Metrics, equal on all processes; seconds by part: rollout, credit, logprob, update, rehearsal, host; and answer
       tokens a second by each but the rehearsal.
 
     Raises:
-      Interrupted: with everything saved as it was before the step, which a resumed run makes again. Once an update is
-        made, a signal waits for the end of the step.
-      RunError: see `Recorder.note_update`.
+      Interrupted: with everything saved as it was before the step. Once an update is made, a signal waits for its end.
     """
     settings, progress, watch = config.writer.learn, state.progress, Stopwatch()
     expected = len(boards) * settings.samples // jax.process_count()
@@ -91,7 +86,7 @@ def grpo_step(
     parts = [*watch.seconds]
     if settings.engineer_every and (progress.step + 1) % settings.engineer_every == 0:
         optimizer = rounds_optimizer(config)
-        metrics["engineer_loss"] = supervised.rehearse(policy, config, state, optimizer, recorder.note_update)
+        metrics["engineer_loss"] = supervised.rehearse(policy, config, state, optimizer, recorder)
         watch.lap("rehearsal")
 
     metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > MISMATCH_ALARM)
@@ -115,11 +110,7 @@ def sample(
     """Answer the boards, and judge the answers: ``[P * learn.samples]``, those to one board side by side.
 
     Each process samples the answers to its part of the boards and then learns of all. (512 answers of 8,192 tokens are
-    38 MB.)
-
-    Args:
-      show: called with the number of finished answers, now and then; may raise.
-      watch: gets the laps `rollout` and `host`.
+    38 MB.) `show` is called with the number of finished answers, now and then, and may raise.
     """
     settings, progress = config.writer.learn, state.progress
     mine = boards[distributed.share(len(boards), "student.learn.prompts")]
@@ -180,9 +171,6 @@ def make_batch(
 
     With exact credit an answer goes into the batch up to the token that loses its reward: what an update says of its
     tokens, entropy and mismatch among it, is said of these.
-
-    Args:
-      watch: gets the laps `host`, and `credit` where it is exact.
     """
     groups = np.repeat(boards, settings.samples)
     mine = distributed.share(len(groups), "student.learn.prompts")
@@ -237,10 +225,6 @@ def add_logprobs(
     """Return the batch with what its updates are measured against, as far as they need it; float32 ``[B, T]`` each.
 
     The one update of a rollout needs no old log-probs: they are its own. Answers that no update computes need none.
-
-    Args:
-      check_stop: called before each micro-batch; may raise.
-      watch: gets the lap `logprob`.
     """
     sequences = batch.sequences
     if settings.needs_advantage:
@@ -267,12 +251,7 @@ def add_logprobs(
 def make_updates(
     policy: Policy, config: Config, state: TrainState, recorder: Recorder, batch: Batch
 ) -> list[dict[str, float]]:
-    """Make the updates on the answers of a step, and return the metrics of each.
-
-    Raises:
-      Interrupted: before the first one is made, with everything saved.
-      RunError: see `Recorder.note_update`.
-    """
+    """Make the updates on the answers of a step, and return the metrics of each."""
     settings, optimizer = config.writer.learn, rounds_optimizer(config)
     schedule, updates = learning_rate(settings, planned_updates(config)), list[dict[str, float]]()
     for number in range(settings.minibatches):
@@ -308,13 +287,12 @@ def summary(updates: list[dict[str, float]]) -> dict[str, float]:
 
     An update on answers that all lack a gradient has made nothing that most of the metrics could describe.
     """
-
-    def over_updates(name: str) -> float:
-        values = [update[name] for update in updates if name in update]
+    summed: dict[str, float] = {}
+    for name in dict.fromkeys(name for made in updates for name in made):
+        values = [made[name] for made in updates if name in made]
         over = np.max if name.endswith("_max") else np.sum if name == "update_skipped" else np.mean
-        return float(over(values))
-
-    return {name: over_updates(name) for name in dict.fromkeys(name for update in updates for name in update)}
+        summed[name] = float(over(values))
+    return summed
 
 
 def rounds_optimizer(config: Config) -> optax.GradientTransformation:

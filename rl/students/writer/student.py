@@ -142,14 +142,7 @@ class Writer:
 
 
 class WriterStudent(Writer):
-    """A `rl.students.Student` that writes: a language model that answers boards in words.
-
-    Args:
-      config: the run's configuration.
-
-    Raises:
-      ConfigError: if model, tokenizer or devices cannot be used as the settings say.
-    """
+    """A `rl.students.Student` that writes: a language model that answers boards in words."""
 
     def __init__(self, config: Config):
         extensions.check_extensions(config)
@@ -199,21 +192,20 @@ class WriterStudent(Writer):
         ]
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
-        """Take the state of the last whole checkpoint; draw the boards of the validations and the warm start's plans.
-
-        See `check_room` and `rl.run.state.restore` for the mistakes that are found.
-        """
-        check_room(self.policy, self.config)
+        """Take the state of the last whole checkpoint; draw the boards of validations and the warm start's plans."""
+        config, teaching, wanted = self.config, self.config.writer.warm_start, self.config.validation
+        check_room(self.policy, config)
         self.state = restore(self.policy, self._parameters, self._first_optimizer, directory, display)
         del self._parameters
-        warm_start = self.config.writer.warm_start
-        plans = self.state.progress.stage == "warm_start" and warm_start.steps > warm_start.engineer_first
+        plans = self.state.progress.stage == "warm_start" and teaching.steps > teaching.engineer_first
         display.stage("boards", 1 + plans)
-        self.validation = draw_validation_set(self.policy, self.config, self._draw, directory.validation_seed)
+        key, kinds = make_key(directory.validation_seed, Purpose.VALIDATION_SET), config.target_kinds
+        self.validation = mixed_boards(self._draw, kinds, wanted.holes, VALIDATION_WAIT, key, wanted.instances)
+        self.policy.prompts(self.validation.instances)  # they must fit
         display.advance("validation")
         if plans:
             exclude = self.validation.instances
-            self._plans = supervised.plan_examples(self.policy, self.config, self._draw, exclude, display)
+            self._plans = supervised.plan_examples(self.policy, config, self._draw, exclude, display)
             display.advance("warm start")
 
     def _first_optimizer(self, stage: str, parameters: nnx.State) -> optax.OptState:
@@ -232,15 +224,10 @@ class WriterStudent(Writer):
     def build(self, lake: LakeConfig) -> Dataset:
         """Generate and solve the boards of the round."""
         key = make_key(self.config.seed, Purpose.BUILD, self.state.progress.round)
-        return self.draw(lake, key, self.config.rounds.instances)
+        return self._draw(lake, key, self.config.rounds.instances, self.validation.instances)
 
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """Train by GRPO on the round's boards from the run's last update, with an order of its own in every epoch.
-
-        Raises:
-          ConfigError: if the processes cannot share `student.learn.prompts` equally.
-          RunError: after `MAX_SKIPPED` updates in a row that were not finite.
-        """
+        """Train by GRPO on the round's boards from the run's last update, with an order of its own in every epoch."""
         config, state, progress, display = self.config, self.state, self.state.progress, recorder.display
         prompts, k = config.writer.learn.prompts, progress.round
         data, alarmed = BoardSet.of(self.policy, boards), False
@@ -267,22 +254,6 @@ class WriterStudent(Writer):
         """Return who answers boards with the current parameters."""
         return PlanWriter(self.policy, self.state.parameters, self.policy.rollout_parameters(self.state.parameters))
 
-    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
-        """Generate and solve boards."""
-        return self._draw(lake, key, count, self.validation.instances)
-
-
-def draw_validation_set(policy: Policy, config: Config, draw: Draw, seed: int) -> Dataset:
-    """Draw the boards that the settings `validation` ask for, which every validation of a run answers.
-
-    Raises:
-      ConfigError: if no solvable board is found, or a prompt does not fit `student.text.max_prompt_tokens`.
-    """
-    settings, key = config.validation, make_key(seed, Purpose.VALIDATION_SET)
-    boards = mixed_boards(draw, config.target_kinds, settings.holes, VALIDATION_WAIT, key, settings.instances)
-    policy.prompts(boards.instances)
-    return boards
-
 
 def load_writer(config: Config, folder: Path | str, boards: Instance, say: Callable[[str], None]) -> PlanWriter:
     """Read a checkpoint that writes plans; see `rl.students.load`."""
@@ -299,13 +270,10 @@ def load_writer(config: Config, folder: Path | str, boards: Instance, say: Calla
 
 
 def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
-    """Find out before a run, not in the middle of it, what would not fit.
+    """Find out before a run, not in the middle of it, what would not fit; ConfigError that names the setting.
 
     The answers to a prompt must fit into the sampler's rows, texts into their room, and the boards of a step into equal
     shares of the processes. Tokens can have exact credit only if a cell is one token: else the wrong one is unknown.
-
-    Raises:
-      ConfigError: naming the setting that is too small.
     """
     policy.sampler.width(max(config.writer.learn.samples, config.validation.samples))
     distributed.share(config.writer.learn.prompts, "student.learn.prompts")
