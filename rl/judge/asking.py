@@ -150,8 +150,9 @@ def collect(
       ConfigError: if the folder holds something else, or another process writes there.
       Interrupted: on all processes, if a signal came to one; the answers that arrived are kept.
     """
+    identity = identity | asker.identity  # a digest of parameters that all processes hold together
     opened = distributed.together(
-        lambda: Record(folder, identity | asker.identity) if distributed.is_main() else None,
+        lambda: Record(folder, identity) if distributed.is_main() else None,
         ConfigError,
         f"{folder}: refused by process 0",
     )
