@@ -2,7 +2,8 @@
 
 from engineer.context import VARIANTS, Context, Module, PastRound, Template, Training, modules
 from engineer.engineers import RULES
-from engineer.engineers.base import Engineer, RandomEngineer, RuleEngineer
+from engineer.engineers.base import Engineer, RuleEngineer
+from engineer.engineers.controls import Renamed, Shuffled
 from engineer.engineers.hindsight import Hindsight
 from engineer.engineers.language import Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.evidence import Evidence, KindEvidence, evidence_from_verdicts
@@ -23,8 +24,9 @@ __all__ = [
     "NoAnswer",
     "PastRound",
     "Proposal",
-    "RandomEngineer",
+    "Renamed",
     "RuleEngineer",
+    "Shuffled",
     "Template",
     "Training",
     "evidence_from_verdicts",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any, ClassVar
 
-from engineer.evidence import CHECKS, Evidence, KindEvidence, wilson
+from engineer.evidence import CHECKS, Evidence, KindEvidence, TrainingEvidence, wilson
 from engineer.proposal import LIMITS, STEP, number
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.kinds import Family, Kind, row_name
@@ -45,23 +45,18 @@ VARIANTS = {
     "V6-full": "F+G+H+TF",
 }
 """The paper's contexts by name; V6 was its best."""
-_EITHER = ((Module.H, Module.H0), (Module.T, Module.TF))
 
 
 def modules(name: str) -> tuple[Module, ...]:
-    """Return the modules of a context such as ``V6+R`` in order; ValueError if unknown, without F, or two of one."""
-    chosen: set[Module] = set()
-    for part in name.split("+"):
-        if part not in VARIANTS and part not in Module.__members__:
-            known = ", ".join((*VARIANTS, *Module.__members__))
-            raise ValueError(f"context {name!r} has a part {part!r}; it must be made of {known}, joined by +")
-        chosen.update(Module[module] for module in VARIANTS.get(part, part).split("+"))
-    if Module.F not in chosen:
+    """Return the modules of a context such as ``V6+R`` in order; ValueError for an unknown one, and without F."""
+    parts = name.split("+")
+    if unknown := [part for part in parts if part not in VARIANTS and part not in Module.__members__]:
+        known = ", ".join((*VARIANTS, *Module.__members__))
+        raise ValueError(f"context {name!r} has a part {unknown[0]!r}; it must be made of {known}, joined by +")
+    included = {Module[module] for part in parts for module in VARIANTS.get(part, part).split("+")}
+    if Module.F not in included:
         raise ValueError(f"context {name!r} must have the module F, the failures that every design answers to")
-    for one, other in _EITHER:
-        if {one, other} <= chosen:
-            raise ValueError(f"context {name!r} has both {one.name} and {other.name}; it must have one of them")
-    return tuple(module for module in Module if module in chosen)
+    return tuple(module for module in Module if module in included)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,36 +104,42 @@ class Template:
 
     @staticmethod
     def shipped(name: str = NAMES[0]) -> "Template":
-        """Return a template that comes with the package, one of ``NAMES``.
-
-        ``template`` is for models that understand words, and its beginning says what a template looks like; ``terse``
-        has numbers and hardly a word, for small models, to which any words have to be taught.
-        """
+        """Return a template of the package: ``template`` in sentences or, for small models, the ``terse`` one."""
         return Template.parse(resources.files("engineer").joinpath(f"{name}.md").read_text(encoding="utf-8"))
 
     @staticmethod
     def parse(text: str) -> "Template":
-        """Return the template that a text in the form of the shipped one holds.
+        """Read the sections of a text in the form of the shipped one.
 
         Raises:
           ValueError: in one line, for a section that is missing (a family's may be), unknown or there twice, and for an
-            unknown placeholder.
+            unknown placeholder or column.
         """
         _, *parts = _HEADING.split(text)
         names, bodies = parts[::2], [body.strip() for body in parts[1::2]]
         for name in [*names, *(name for name in _SECTIONS if name not in _FAMILIES)]:
             if name not in _SECTIONS or names.count(name) != 1:
-                raise ValueError(f"section {name!r} is there {names.count(name)} times; it must be " + _ONCE_EACH)
-        sections = dict(zip(names, bodies, strict=True))
-        for name, body in sections.items():
-            known, columns = _SECTIONS[name][0], _COLUMNS.get(name, "").split()
-            for placeholder, chosen in _PLACEHOLDER.findall(body):
-                if placeholder not in known or not {*chosen.split()} <= {*columns}:
-                    choices = ", ".join(f"{{{one}}}" for one in known) or "none"
-                    with_columns = f", {{rows: ...}} with columns of {' '.join(columns)}" if columns else ""
-                    unknown = f"{{{placeholder}: {chosen}}}" if chosen else f"{{{placeholder}}}"
-                    raise ValueError(f"section {name}: unknown {unknown}; it must be one of {choices}{with_columns}")
-        return Template(sections)
+                count, known = names.count(name), ", ".join(_SECTIONS)
+                raise ValueError(f"section {name!r} is there {count} times; it must be once, of {known}")
+        template, example = Template(dict(zip(names, bodies, strict=True))), _example()
+        for name in names:
+            template.fill(name, _SECTIONS[name](example))
+        return template
+
+    def fill(self, name: str, values: "Values") -> str:
+        """Fill in a section; ValueError for a placeholder that is not among the values, or a column not in its rows."""
+
+        def replace(placeholder: re.Match[str]) -> str:
+            value = values.get(placeholder[1])
+            if isinstance(value, str):
+                return value
+            columns = (placeholder[2] or _USUAL.get(name, "")).split()
+            known = [*values] if value is None else ["|", *value[0]] if value else columns
+            if value is None or not {*columns} <= {*known}:
+                raise ValueError(f"section {name}: unknown {placeholder[0]}; it must be of: {' '.join(known)}")
+            return "\n".join(" ".join(filter(None, (row.get(column, column) for column in columns))) for row in value)
+
+        return _PLACEHOLDER.sub(replace, self.sections[name]).strip()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,35 +162,30 @@ class Context:
         A message that does not fit without any is returned nevertheless.
 
         Args:
-          history: the finished rounds in ascending order, at least one; the kinds of the last are to be designed. The
-            validation after round 0 is also the state before round 1, whether H or H0 shows it.
+          history: the finished rounds in ascending order, at least one; the kinds of the last are to be designed.
           training: stage of the run, for T and TF.
           fits: function that says whether a message has room.
         """
         rounds = tuple(past for past in history if past.round > 0 or Module.H0 in self.modules)
+        states = {past.round: {row.kind: row for row in past.evidence.by_kind} for past in history}
         for first in range(len(rounds) + 1):
-            content = _Content(
-                modules=self.modules,
-                evidence=evidence,
-                training=training,
-                kinds=history[-1].config.kinds,
-                states={past.round: {row.kind: row for row in past.evidence.by_kind} for past in history},
-                rounds=rounds[first:],
-            )
-            text = self._write(content, _left_out(rounds[:first]))
+            kinds, reasons = history[-1].config.kinds, sum(bool(past.rationale) for past in rounds[:first])
+            content = _Content(self.modules, evidence, training, kinds, states, rounds[first:])
+            notes = {"H": _note("{} older round", first), "S": _note("your reasons for {} older round", reasons)}
+            text = self._write(content, notes)
             if fits(text):
                 break
         return text
 
-    def _write(self, content: "_Content", left_out: Mapping[str, str]) -> str:
+    def _write(self, content: "_Content", notes: Mapping[str, str]) -> str:
         names = {"task", "answer", *("H" if module is Module.H0 else module.name for module in self.modules)}
         names |= {"kinds", *content.families} if content.families else set()
         parts = []
-        for name, words in self.template.sections.items():
+        for name in self.template.sections:
             if name in names:
-                values = _SECTIONS[name][1](content)
-                text = "" if not values.get("rows", True) else _fill(words, values, _USUAL.get(name, ""))
-                parts.append("\n".join(filter(None, (text, left_out.get(name)))))
+                values = _SECTIONS[name](content)
+                text = self.template.fill(name, values) if values.get("rows", True) else ""
+                parts.append("\n".join(filter(None, (text, notes.get(name)))))
         return "\n\n".join(filter(None, parts))
 
 
@@ -229,30 +225,25 @@ class _Content:
         return "kind" if self.families else "size"
 
 
-def _left_out(rounds: Sequence[PastRound]) -> dict[str, str]:
-    """Return a note by section where a message lacks these rounds."""
-    reasons = sum(bool(past.rationale) for past in rounds)
-    counts = {"H": (len(rounds), "{} older round"), "S": (reasons, "your reasons for {} older round")}
-    return {
-        name: f"({words.format(count)}{'s' * (count > 1)} left out for room)"
-        for name, (count, words) in counts.items()
-        if count
-    }
+def _example() -> _Content:
+    """Return content with a row in each table, by which a template is checked."""
+    kind = Kind.of(3)
+    row = KindEvidence(kind, 1, 1, 1, dict.fromkeys(CHECKS, 0), dict.fromkeys(CHECKS, 0))
+    evidence = Evidence((row,), None, None, 0, 1.0, 0.0, training=TrainingEvidence((row,), ()))
+    past = PastRound(0, LakeConfig.uniform((kind,), 0.0, 0.0), evidence)
+    return _Content(tuple(Module), evidence, Training(1, 2, 1), (kind,), {0: {kind: row}}, (past,))
 
 
 Row = Mapping[str, str]
 """Cells of a row of a table by the names of the columns, of which a template may choose."""
-_Values = Mapping[str, str | Sequence[Row]]
+Values = Mapping[str, str | Sequence[Row]]
+"""Texts and tables by the names of their placeholders."""
 
 
-def _names(kinds: Iterable[Kind]) -> str:
-    return " ".join(map(str, kinds))
-
-
-def _failure_breakdown(content: _Content) -> _Values:
+def _failure_breakdown(content: _Content) -> Values:
     rows, everything = content.evidence.by_kind, _failure_row("all", content.evidence)
-    shown = {"rows": [_failure_row(str(row.kind), row) for row in rows], "ranked": _ranked(content)}
-    return {"row": content.row, **{name: [*table, everything] for name, table in shown.items()}}
+    table = [_failure_row(str(row.kind), row) for row in rows]
+    return {"rows": [*table, everything], "ranked": [*_ranked(content), everything], "row": content.row}
 
 
 def _ranked(content: _Content) -> list[Row]:
@@ -272,7 +263,7 @@ def _failure_row(name: str, row: KindEvidence | Evidence) -> Row:
     return {
         "row": name,
         "n": str(row.n),
-        "valid": _rate(row.valid, row.n),
+        "valid": _valid(row),
         "+-": _rate(high - low, 2),
         "optimal": _rate(row.optimal, row.n),
         "sampled": _rate(row.sampled_valid),
@@ -281,13 +272,13 @@ def _failure_row(name: str, row: KindEvidence | Evidence) -> Row:
     }
 
 
-def _trained(content: _Content) -> _Values:
+def _trained(content: _Content) -> Values:
     training = content.evidence.training
-    rows = [{"row": str(row.kind), "valid": _rate(row.valid, row.n)} for row in (training.by_kind if training else ())]
+    rows = [{"row": str(row.kind), "valid": _valid(row)} for row in (training.by_kind if training else ())]
     return {"rows": rows, "row": content.row}
 
 
-def _history(content: _Content) -> _Values:
+def _history(content: _Content) -> Values:
     states = content.states
     rows = [
         {
@@ -305,56 +296,47 @@ def _history(content: _Content) -> _Values:
     return {"rows": rows, "row": content.row}
 
 
-def _reasons(content: _Content) -> _Values:
+def _reasons(content: _Content) -> Values:
     rows = [f"round {past.round}: {_excerpt(past.rationale)}" for past in content.rounds if past.rationale]
     return {"rows": "\n".join(rows)}
 
 
-def _training(content: _Content) -> _Values:
+def _training(content: _Content) -> Values:
     training = content.training
     return {
         "round": str(training.round),
         "last_round": str(training.rounds - 1),
         "epochs": str(training.epochs_per_round),
         "total_epochs": str(training.rounds * training.epochs_per_round),
-        "details": training.details,
     }
 
 
-def _answer_format(content: _Content) -> _Values:
-    return {
-        "first": str(content.kinds[0]),
-        "designed": f"{content.row}s {_names(content.kinds)}",
-        "max_hole": number(MAX_HOLE),
-        "step": f"{STEP:g}",
-    }
+def _answer_format(content: _Content) -> Values:
+    designed = f"{content.row}s {_names(content.kinds)}"
+    return {"first": str(content.kinds[0]), "designed": designed, "max_hole": number(MAX_HOLE), "step": f"{STEP:g}"}
 
 
 _FAMILIES = [family.value for family in Family]
-_BOOKKEEPING = ("round", "last_round", "epochs", "total_epochs")
-_SECTIONS: dict[str, tuple[tuple[str, ...], Callable[[_Content], _Values]]] = {
-    "task": (("each",), lambda content: {"each": "kind of boards" if content.families else "size N"}),
-    "kinds": (("designed", "targets"), lambda c: {"designed": _names(c.kinds), "targets": _names(c.targets)}),
-    **dict.fromkeys(_FAMILIES, ((), lambda content: {})),
-    "F": (("rows", "ranked", "row"), _failure_breakdown),
-    "R": (("rows", "row"), _trained),
-    "H": (("rows", "row"), _history),
-    "S": (("rows",), _reasons),
-    "T": (_BOOKKEEPING, _training),
-    "TF": ((*_BOOKKEEPING, "details"), _training),
-    "G": (("row",), lambda content: {"row": content.row}),
-    "answer": (("first", "designed", "max_hole", "step"), _answer_format),
+_SECTIONS: dict[str, Callable[[_Content], Values]] = {
+    "task": lambda content: {"each": "kind of boards" if content.families else "size N"},
+    "kinds": lambda content: {"designed": _names(content.kinds), "targets": _names(content.targets)},
+    **dict.fromkeys(_FAMILIES, lambda content: {}),
+    "F": _failure_breakdown,
+    "R": _trained,
+    "H": _history,
+    "S": _reasons,
+    "T": _training,
+    "TF": lambda content: {**_training(content), "details": content.training.details},
+    "G": lambda content: {"row": content.row},
+    "answer": _answer_format,
 }
-"""Placeholders of each section of a template, and the function that fills them in."""
-_ONCE_EACH = f"one of {', '.join(_SECTIONS)}, each exactly once"
-_COLUMNS = {
-    "F": f"row n valid +- optimal sampled | {' '.join(FAILURES.values())} failure",
+"""What fills in each section of a template: the keys of its result are the section's placeholders."""
+_USUAL = {
+    "F": f"row n valid +- optimal sampled | {' '.join(FAILURES.values())}",
     "R": "row valid",
     "H": "round row data hole wait | before after | failure",
 }
-"""The columns of tables of which a template may choose, as in {rows: row sampled}; a bar is a bar."""
-_USUAL = _COLUMNS | {"F": _COLUMNS["F"].removesuffix(" failure")}
-"""The columns of {rows} alone."""
+"""Columns of a section's table where a template chooses none, as it does in {rows: row sampled}; a bar is a bar."""
 
 
 def main_failure(row: KindEvidence | Evidence | None) -> str:
@@ -372,13 +354,22 @@ def percent(part: float, whole: float) -> int:
     return round(100 * part / whole)
 
 
-def _valid(row: KindEvidence | None) -> str:
+def _valid(row: KindEvidence | Evidence | None) -> str:
     return "-" if row is None else _rate(row.valid, row.n)
 
 
 def _rate(part: float | None, whole: int = 1) -> str:
     """Format a share as a whole percentage; a dash where there is none."""
     return "-" if part is None or whole == 0 else str(percent(part, whole))
+
+
+def _names(kinds: Iterable[Kind]) -> str:
+    return " ".join(map(str, kinds))
+
+
+def _note(words: str, count: int) -> str:
+    """Return what a message says that it lacks."""
+    return f"({words.format(count)}{'s' * (count > 1)} left out for room)" if count else ""
 
 
 def _excerpt(text: str) -> str:
@@ -393,16 +384,3 @@ def _excerpt(text: str) -> str:
         return sentence[1]
     tail = line[-RATIONALE_LIMIT:]
     return "... " + (tail.partition(" ")[2] or tail)
-
-
-def _fill(words: str, values: _Values, usual: str) -> str:
-    """Fill a section in; ``usual`` are the columns of its table where the words choose none."""
-
-    def fill(placeholder: re.Match[str]) -> str:
-        value = values[placeholder[1]]
-        if isinstance(value, str):
-            return value
-        columns = (placeholder[2] or usual).split()
-        return "\n".join(" ".join(filter(None, (row.get(column, column) for column in columns))) for row in value)
-
-    return _PLACEHOLDER.sub(fill, words).strip()

@@ -26,14 +26,11 @@ def example(
     template: Template | None = None,
     targets: Sequence[Kind] = (),
 ) -> tuple[str, str, str, LakeConfig]:
-    """Draw one example: a plausible run up to some round, and what a good engineer answers there.
-
-    The answer follows from nothing that the context leaves out.
+    """Draw one example: a plausible run up to some round, and what a good engineer answers from what it is shown.
 
     Args:
       kinds: kinds of boards to be designed, ascending.
       rounds: rounds of the run, round 0 included; at least 2.
-      epochs_per_round: epochs of a round, which the context may show.
       contexts: names of contexts, as `engineer.context.modules` reads them; each is drawn as often as the others.
       template: the context's words; None for the shipped ones.
       targets: kinds that are validated, ascending; empty for the designed kinds.
@@ -53,14 +50,11 @@ def example(
 def draw_history(
     rng: np.random.Generator, kinds: Sequence[Kind], rounds: int, shown: Sequence[Module], targets: Sequence[Kind] = ()
 ) -> list[PastRound]:
-    """Draw the rounds of an imagined run up to one that is not the last.
+    """Draw the rounds of an imagined run up to one that is not the last; arguments as of `example`.
 
     The rule designs them. Where the context shows the kinds that were trained on, half of the rounds have a random
-    design, so that these tables are as long and as short as those of other engineers' runs.
-
-    Args:
-      rng, kinds, rounds, targets: arguments of `example`.
-      shown: the modules of a context. The last evidence has its training if they show it.
+    design, so that these tables are as long and as short as those of other engineers' runs; the last one's evidence has
+    its training then.
     """
     validated = tuple(targets or kinds)
     skills = _skills(rng, tuple(kinds), validated)
@@ -86,19 +80,16 @@ def draw_history(
 def think(evidence: Evidence, kinds: Sequence[Kind]) -> str:
     """Write what the examples think first: the weakest kinds, those nearest to half solved, what most answers fail.
 
-    A kind and its valid share stand as in a terse table, so that they can be copied; and the kinds that are to have
-    data in the order of how much, so that the answer can be read off. Of the weakest as many are named: each is a
-    comparison to learn from, and one an example was too few.
+    Kinds and valid shares are as in a terse table, to be copied, and those that get data in the order of how much, so
+    that the answer can be read off. Each of the weakest is a comparison to learn from; one an example was too few.
     """
     rows = known_rows(evidence)
     ascending = sorted(reversed(evidence.by_kind), key=lambda row: percent(row.valid_share, 1))  # as a table is read up
     weakest = ";".join(map(_quote, ascending[:NEAREST]))
     failure = max(CHECKS, key=lambda check: evidence.first_failures[check])
     learnable = ";".join(_quote(rows[kind]) for kind in nearest_to_half(evidence, kinds)) or "none"
-    return (
-        f"Weakest:{weakest};most learnable:{learnable};"
-        f"leading failure:{FAILURES[failure] if evidence.valid < evidence.n else 'none'}"
-    )
+    leading = FAILURES[failure] if evidence.valid < evidence.n else "none"
+    return f"Weakest:{weakest};most learnable:{learnable};leading failure:{leading}"
 
 
 def _quote(row: KindEvidence) -> str:

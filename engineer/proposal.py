@@ -73,17 +73,17 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: 
     One finite ratio of one of the kinds is enough: the projection fills in the rest and reports it. With none at all
     the projection would give the previous configuration and call it repaired.
     """
+    rows, names = f"{row_name(kinds)}s", [str(kind) for kind in kinds]
+    entries = [parsed[name] for name in names if name in parsed] if parsed is not None else []
+    if any(math.isfinite(entry.get(name, math.nan)) for entry in entries for name in LIMITS):
+        return None
     if not answer.strip():
         return "the answer is empty"
-    rows = f"{row_name(kinds)}s"
     if parsed is None:
-        return f"no JSON object of {rows} in the answer, which ends in {answer[-40:]!r}"
-    named = [parsed[name] for name in map(str, kinds) if name in parsed]
-    if not named:
-        return f"none of the {rows} {', '.join(map(str, kinds))} in the answer, which ends in {answer[-40:]!r}"
-    if not any(math.isfinite(entry.get(name, math.nan)) for entry in named for name in LIMITS):
-        return f"no number for data, hole or wait in the answer, which ends in {answer[-40:]!r}"
-    return None
+        lacking = f"no JSON object of {rows}"
+    else:
+        lacking = "no number for data, hole or wait" if entries else f"none of the {rows} {', '.join(names)}"
+    return f"{lacking} in the answer, which ends in {answer[-40:]!r}"
 
 
 def distance(
@@ -92,10 +92,8 @@ def distance(
     """Return how far apart two configurations are: 0 for equal ones, at most 2 + 0.5 + 1 for legal ones. Ours.
 
     The sum over kinds of the data ratios' absolute differences, plus the mean over kinds of the hole ratios' and that
-    of the wait ratios'. A ratio that one of the two lacks, or has as NaN, counts nothing.
-
-    Returns:
-      The distance; None where they have no ratio in common, or are further apart than a float can say.
+    of the wait ratios'. A ratio that one of the two lacks, or has as NaN, counts nothing. None where they have no ratio
+    in common, or are further apart than a float can say.
     """
     first, second = (config.to_dict() if isinstance(config, LakeConfig) else config for config in (a, b))
     parts = {
@@ -106,11 +104,9 @@ def distance(
         ]
         for name in FIELDS
     }
-    if not any(parts.values()):
-        return None
     data, hole, wait = parts.values()
     far = sum(data) + sum(hole) / max(len(hole), 1) + sum(wait) / max(len(wait), 1)
-    return far if math.isfinite(far) else None
+    return far if any(parts.values()) and math.isfinite(far) else None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -146,12 +142,14 @@ class Proposal:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that JSON cannot hold becomes null."""
-        return vars(self) | {
-            "parsed": None if self.parsed is None else _finite(self.parsed),
+        values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
+        parsed = self.parsed and {
+            kind: {name: x if math.isfinite(x) else None for name, x in entry.items()}
+            for kind, entry in self.parsed.items()
+        }
+        return values | {
+            "parsed": parsed,
             "projected": self.projected.to_dict(),
-            "repairs": list(self.repairs),
-            "errors": list(self.errors),
-            "scores": list(self.scores),
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "distances": {"parsed_projected": None if self.parsed is None else distance(self.parsed, self.projected)},
         }
@@ -164,9 +162,3 @@ def _multiples(limit: float) -> list[str]:
 def _closed(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON schema of an object that has these properties and no others."""
     return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
-
-
-def _finite(parsed: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
-    return {
-        kind: {name: x if math.isfinite(x) else None for name, x in entry.items()} for kind, entry in parsed.items()
-    }

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from engineer import Evidence, PastRound
+from engineer import Evidence, KindEvidence, PastRound
 from engineer.engineers.base import generator, legal, with_data
-from engineer.engineers.rules import equal_data, features, training_rows, valid_shares
+from engineer.engineers.rules import equal_data, features, known_rows, training_rows
 from engineer.evidence import wilson
 from engineer.proposal import STEP
 from jaxlake.config import MAX_HOLE, LakeConfig
+from jaxlake.kinds import Kind
 
 # ---- the paper's own answers -----------------------------------------------------------------------------------------
 
@@ -52,7 +53,7 @@ def threshold_rule(evidence: Evidence, history: Sequence[PastRound], key: jax.Ar
     engineers. What a level is and that a mastered kind gets half its data are ours; a kind without data stays without.
     On 3x3 and 4x4 boards one level of holes may be less than a hole.
     """
-    config, shares = history[-1].config, valid_shares(evidence, history[-1].config.kinds)
+    config, shares = history[-1].config, _valid_shares(evidence, history[-1:], unknown=0.5)
     harder = np.array([(p > TOO_EASY) - int(p < TOO_HARD) for p in shares])
     return legal(
         config.kinds,
@@ -125,7 +126,7 @@ def procurl_target(evidence: Evidence, history: Sequence[PastRound], key: jax.Ar
     kinds = history[-1].config.kinds
     targets = features([row.kind for row in evidence.by_kind] or kinds)
     similarity = np.exp(-np.linalg.norm(features(kinds)[:, None] - targets, axis=-1)).mean(axis=1)
-    p = valid_shares(evidence, kinds, history, unknown=0.0)
+    p = _valid_shares(evidence, history, unknown=0.0)
     weights = p * (1 - p) * similarity
     return with_data(history, weights / (weights.sum() or 1.0) + STEP)
 
@@ -182,3 +183,11 @@ def hardest(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) ->
     kinds = history[-1].config.kinds
     data = tuple(float(kind == kinds[-1]) for kind in kinds)
     return LakeConfig(kinds=kinds, data=data, hole=(MAX_HOLE,) * len(kinds), wait=(1.0,) * len(kinds))
+
+
+def _valid_shares(evidence: Evidence, history: Sequence[PastRound], unknown: float) -> np.ndarray:
+    """Return the valid share of each kind, ``[kinds]``, in the latest evidence that knows it, else `unknown`."""
+    rows: dict[Kind, KindEvidence] = {}
+    for known in (*(past.evidence for past in history), evidence):
+        rows |= known_rows(known)
+    return np.array([rows[kind].valid_share if kind in rows else unknown for kind in history[-1].config.kinds])

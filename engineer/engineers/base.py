@@ -16,7 +16,7 @@ from jaxlake.kinds import Kind
 
 
 class Engineer(Protocol):
-    """Designs the configuration of the round that follows ``history`` from the latest validation."""
+    """Designer of the configuration of the round that follows ``history``, from the latest validation."""
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Design the next configuration and record how it came about.
@@ -48,17 +48,6 @@ def generator(key: jax.Array) -> np.random.Generator:
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomEngineer:
-    """Engineer of round 0: draws a configuration, whatever the evidence."""
-
-    kinds: tuple[Kind, ...]
-
-    def propose(self, evidence: Evidence | None, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Propose a random configuration; ``raw`` and ``thinking`` are empty."""
-        return Proposal(engineer="random", projected=LakeConfig.random(self.kinds, key))
-
-
-@dataclasses.dataclass(frozen=True)
 class RuleEngineer:
     """Engineer that applies a rule, under the rule's name."""
 
@@ -66,7 +55,7 @@ class RuleEngineer:
     rule: Rule
 
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
-        """Propose what the rule designs; ``raw`` and ``thinking`` are empty."""
+        """Propose what the rule designs."""
         return Proposal(engineer=self.name, projected=self.rule(evidence, history, key))
 
 
@@ -80,23 +69,15 @@ def legal(kinds: tuple[Kind, ...], data: Numbers, hole: Numbers, wait: Numbers) 
       hole, wait: any finite numbers; they are clipped.
     """
     shares = np.maximum(data, 0.0)
-    return LakeConfig(
-        kinds=kinds,
-        data=tuple((shares / shares.sum()).tolist()),
-        hole=tuple(np.clip(hole, 0, MAX_HOLE).tolist()),
-        wait=tuple(np.clip(wait, 0, 1).tolist()),
-    )
+    columns = shares / shares.sum(), np.clip(hole, 0, MAX_HOLE), np.clip(wait, 0, 1)
+    return LakeConfig(kinds, *(tuple(column.tolist()) for column in columns))
 
 
 def in_steps(kinds: tuple[Kind, ...], data: Numbers, hole: Numbers, wait: Numbers) -> LakeConfig:
     """Return the nearest legal configuration whose ratios are multiples of 0.005; arguments as of `legal`."""
     exact, steps = legal(kinds, data, hole, wait), round(1 / STEP)
-    return dataclasses.replace(
-        exact,
-        data=tuple(count / steps for count in counts(exact, steps)),
-        hole=tuple(round(h * steps) / steps for h in exact.hole),
-        wait=tuple(round(w * steps) / steps for w in exact.wait),
-    )
+    hole, wait = (tuple(round(x * steps) / steps for x in column) for column in (exact.hole, exact.wait))
+    return LakeConfig(kinds, tuple(count / steps for count in counts(exact, steps)), hole, wait)
 
 
 def with_data(history: Sequence[PastRound], weights: Sequence[float]) -> LakeConfig:

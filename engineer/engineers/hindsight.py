@@ -11,7 +11,6 @@ from engineer.engineers.base import Draw, Rule
 from engineer.evidence import Evidence
 from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
-from jaxlake.kinds import Kind
 
 Scores = Callable[[Sequence[LakeConfig], jax.Array], np.ndarray]
 """``(designs, key) -> float [designs]``: how good the student is after a round of each design."""
@@ -19,11 +18,6 @@ Scores = Callable[[Sequence[LakeConfig], jax.Array], np.ndarray]
 
 CONCENTRATION = 0.1
 """Concentration of random designs' data ratios: with 1, as in round 0, designs of thirty kinds are much the same."""
-
-
-def random_designs(kinds: Sequence[Kind], key: jax.Array, count: int) -> list[LakeConfig]:
-    """Draw configurations that have most of their data on few kinds."""
-    return [LakeConfig.random(kinds, jax.random.fold_in(key, number), CONCENTRATION) for number in range(count)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,8 +39,8 @@ class Hindsight:
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Propose the design with the highest score; of equal ones the first."""
         designs = [rule(evidence, history, key) for rule in self.rules[: self.branches]]
-        kinds = history[-1].config.kinds
-        designs += random_designs(kinds, key, self.branches - len(designs))
+        kinds, drawn = history[-1].config.kinds, range(self.branches - len(designs))
+        designs += [LakeConfig.random(kinds, jax.random.fold_in(key, number), CONCENTRATION) for number in drawn]
         scores = self.scores(designs, jax.random.fold_in(key, Draw.BRANCH))
         best = int(np.argmax(scores))
         return Proposal(

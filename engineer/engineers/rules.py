@@ -33,22 +33,17 @@ NEW, STALENESS = 0.25, 0.5
 """Share of cells that `plr` draws anew, and weight of staleness in what it replays, ours."""
 SIDES = 4.0
 """Sides that weigh as much as an agent, as in `Kind.difficulty`."""
-RECENT = 4
-"""Latest rounds that `ridge` reads: older answers are those of another policy."""
-EDGE = 0.01
-"""Distance from 0 and 1 at which `ridge` takes a valid share, so that its logit is finite."""
+RECENT, EDGE = 4, 0.01
+"""Latest rounds that `ridge` reads, and the distance from 0 and 1 that keeps the logit of a valid share finite."""
 
 
 def fixed_random(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Return round 0's random configuration for good, as realised: the paper's baseline, training without an engineer.
-
-    What the generator has realised once it realises again.
-    """
+    """Return round 0's random configuration, as realised: the paper's baseline, training without an engineer."""
     return history[0].config
 
 
 def uniform(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-    """Treat all kinds alike, with the middle hole and wait ratios: the mean of what `RandomEngineer` draws."""
+    """Treat all kinds alike, with the middle hole and wait ratios: the mean of round 0's draws."""
     return LakeConfig.uniform(history[-1].config.kinds, hole=MAX_HOLE / 2, wait=0.5)
 
 
@@ -66,7 +61,8 @@ def easy_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) 
 
 def learnability(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Give data where success is uncertain: p (1 - p) of the valid share (SFL), and a floor, which is ours."""
-    p = valid_shares(evidence, history[-1].config.kinds)
+    rows = known_rows(evidence)
+    p = np.array([rows[kind].valid_share if kind in rows else 0.5 for kind in history[-1].config.kinds])
     return with_data(history, p * (1 - p) + FLOOR)
 
 
@@ -130,14 +126,12 @@ def ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     kinds, top = history[-1].config.kinds, 0
     levels = difficulty_ranks(kinds)
     for past in history:
-        rows = training_rows(past)
-        while top < len(kinds) - 1 and _is_mastered(rows.get(kinds[levels.index(top)])):
+        mastered = {
+            k for k, row in training_rows(past).items() if row.groups >= PROMPTS and row.valid >= MASTERED * row.n
+        }
+        while top < len(kinds) - 1 and kinds[levels.index(top)] in mastered:
             top += 1
     return with_data(history, [float(top - WINDOW < level <= top) for level in levels])
-
-
-def _is_mastered(row: KindEvidence | None) -> bool:
-    return row is not None and row.groups >= PROMPTS and row.valid >= MASTERED * row.n
 
 
 def plr(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
@@ -171,12 +165,8 @@ def plr(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Lak
 
 def _replay_probabilities(cells: Sequence[tuple[float, int]], now: int) -> np.ndarray:
     """Return float ``[cells]`` from each one's score and last round; of equal scores the earlier cell ranks higher."""
-    if not cells:
-        return np.zeros(0)
-    scores, rounds = np.array(cells).T
-    rank = np.empty(len(cells))
-    rank[np.argsort(-scores, kind="stable")] = 1 + np.arange(len(cells))
-    stale = now - rounds
+    scores, rounds = np.reshape(cells, (-1, 2)).T
+    rank, stale = 1 + np.argsort(np.argsort(-scores, kind="stable")), now - rounds
     return (1 - STALENESS) / rank / (1 / rank).sum() + STALENESS * stale / stale.sum()
 
 
@@ -209,11 +199,7 @@ def posterior(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the posterior of a ridge regression's weights: mean ``[n]``, and ``R [n, n]`` with covariance ``R R'``.
 
     The prior is N(0, s^2) for each weight, the noise has variance s^2: the mean of the squared residuals and of one 1,
-    the prior's.
-
-    Args:
-      x: float64 ``[rows, n]``; there may be no row.
-      y: float64 ``[rows]``.
+    the prior's. ``x [rows, n]`` and ``y [rows]`` may have no row.
     """
     precision = x.T @ x + np.eye(x.shape[1])
     mean = np.linalg.solve(precision, x.T @ y)
@@ -249,20 +235,6 @@ def difficulty_ranks(kinds: Sequence[Kind]) -> list[int]:
 def training_rows(past: PastRound) -> Mapping[Kind, KindEvidence]:
     """Return the rows of a round's training rollouts by kind; empty where nothing is known."""
     return {row.kind: row for row in past.evidence.training.by_kind} if past.evidence.training else {}
-
-
-def valid_shares(
-    evidence: Evidence, kinds: Sequence[Kind], history: Sequence[PastRound] = (), unknown: float = 0.5
-) -> np.ndarray:
-    """Return float ``[kinds]``, the valid share of each kind: `KindEvidence.valid_share` of the validation.
-
-    A kind that is not validated has that of its training answers, or of the latest round of ``history`` that knows it,
-    and one without any ``unknown``.
-    """
-    rows: dict[Kind, KindEvidence] = {}
-    for known in (*(past.evidence for past in history), evidence):
-        rows |= known_rows(known)
-    return np.array([rows[kind].valid_share if kind in rows else unknown for kind in kinds])
 
 
 def known_rows(evidence: Evidence) -> dict[Kind, KindEvidence]:

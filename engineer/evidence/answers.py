@@ -1,8 +1,7 @@
 """From verdicts on answers to rows of evidence: a validation at once, a round's training by running sums."""
 
-import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,26 +39,25 @@ def evidence_from_verdicts(
     Args:
       kinds: ``[prompts]``, what `Kind.of` reads of each prompt's board: a `Kind`, its name, or a size.
       checks: bool ``[prompts, 8]`` of the greedy answer, True where a check passes.
-      optimal: bool ``[prompts]``.
-      tokens: int ``[prompts]`` length of the greedy answer.
-      truncated: bool ``[prompts]``.
+      optimal, tokens, truncated: ``[prompts]`` of the greedy answer; tokens are lengths.
       sampled_valid: float ``[prompts]`` share of a prompt's samples that are valid, or None.
       samples_per_prompt: number of samples that the share is over.
     """
-    given = {"checks": checks, "optimal": optimal, "tokens": tokens, "truncated": truncated}
-    arrays = {name: np.asarray(array) for name, array in given.items()}
     kinds = np.array([Kind.of(kind) for kind in np.asarray(kinds).tolist()], object)
+    arrays = {"checks": checks, "optimal": optimal, "tokens": tokens, "truncated": truncated}
+    sums = add(None, kinds, **{name: np.asarray(array)[:, None] for name, array in arrays.items()})
     shares = None if sampled_valid is None else np.asarray(sampled_valid)
-    columns: dict[str, Any] = {name: array[:, None] for name, array in arrays.items()}
-    sums = add(None, kinds, **columns)
-    rows = (_row(Kind.of(name), sums[name]) for name in sums)
+    rows = (
+        _row(kind, counted, **({} if shares is None else _sampled(shares[kinds == kind])))
+        for kind, counted in zip(map(Kind.of, sums), sums.values(), strict=True)
+    )
     return Evidence(
-        by_kind=tuple(rows if shares is None else (_sampled(row, shares[kinds == row.kind]) for row in rows)),
+        by_kind=tuple(rows),
         sampled_valid=None if shares is None else float(shares.mean()),
         sampled_se=None if shares is None else standard_error(shares),
         samples_per_prompt=0 if shares is None else samples_per_prompt,
-        answer_tokens=float(arrays["tokens"].mean()),
-        truncated=float(arrays["truncated"].mean()),
+        answer_tokens=float(np.mean(tokens)),
+        truncated=float(np.mean(truncated)),
     )
 
 
@@ -75,7 +73,7 @@ def add(
     counted: Array | None = None,
     kind_of: Callable[[str], Kind] = Kind.of,
 ) -> Sums:
-    """Add groups of answers to the running sums; 128 answers take 0.25 ms.
+    """Add groups of answers to the running sums, and return new ones, ascending in kind; 128 answers take 0.25 ms.
 
     Whole numbers but for the advantages, so that sums saved and loaded, and those of any order of the steps, give the
     same evidence.
@@ -84,15 +82,10 @@ def add(
       sums: the sums so far; None before the first group.
       kinds: object ``[groups]``, `Kind` of the board that a group's answers are to.
       checks: bool ``[groups, samples, 8]``, True where a check passes.
-      optimal: bool ``[groups, samples]``.
-      tokens: int ``[groups, samples]`` lengths.
-      truncated: bool ``[groups, samples]``.
+      optimal, tokens, truncated: ``[groups, samples]``; tokens are lengths.
       advantages: float ``[groups, samples]``, 0 for what is not trained on; None without training.
       counted: bool ``[groups, samples]``, which answers there are, at least one in a group; None: all.
       kind_of: from a kind's name to the kind, where the kinds are not boards.
-
-    Returns:
-      New sums, ascending in kind; those given stay as they are.
     """
     if counted is None:
         counted = np.ones(truncated.shape, bool)
@@ -135,45 +128,32 @@ def training_evidence(
     """Return the rows of a round's rollouts, from the sums of all its steps with advantages, beside its boards'."""
     rows = []
     for kind, counted in (sums or {}).items():
-        answers = counted["answers"]
-        rows.append(
-            dataclasses.replace(
-                _row(kind_of(kind), counted),
-                sampled_valid=counted["valid"] / answers,
-                sampled_se=_error_of_ratio(counted, "valid"),
-                **{name: counted[name] for name in ("groups", "learnable", "all_valid", "all_invalid")},
-                advantage=counted["advantages"] / answers,
-            )
-        )
+        answers, error = counted["answers"], _error_of_ratio(counted, "valid")
+        sampled = {"sampled_valid": counted["valid"] / answers, "sampled_se": error}
+        sampled |= {name: counted[name] for name in ("groups", "learnable", "all_valid", "all_invalid")}
+        rows.append(_row(kind_of(kind), counted, **sampled, advantage=counted["advantages"] / answers))
     return TrainingEvidence(tuple(rows), environment)
 
 
-def _row(kind: Kind, counted: dict[str, Any]) -> KindEvidence:
-    """Return a row with what is known whether or not the answers are samples of groups."""
+def _row(kind: Kind, counted: Mapping[str, Any], **sampled: Any) -> KindEvidence:
+    """Return a row; ``sampled`` are its fields that tell of groups of samples."""
     answers = counted["answers"]
     return KindEvidence(
         kind=kind,
         n=answers,
-        valid=counted["valid"],
-        optimal=counted["optimal"],
-        first_failures=dict(zip(CHECKS, counted["first_failures"], strict=True)),
-        any_failures=dict(zip(CHECKS, counted["any_failures"], strict=True)),
+        **{name: counted[name] for name in ("valid", "optimal", "truncated")},
+        **{name: dict(zip(CHECKS, counted[name], strict=True)) for name in ("first_failures", "any_failures")},
         answer_tokens=counted["tokens"] / answers,
         answer_tokens_se=_error_of_ratio(counted, "tokens"),
-        truncated=counted["truncated"],
+        **sampled,
     )
 
 
-def _sampled(row: KindEvidence, shares: Array) -> KindEvidence:
-    """Return a validation's row with the valid shares ``[prompts]`` of its samples."""
-    return dataclasses.replace(
-        row, sampled_valid=float(shares.mean()), sampled_se=standard_error(shares), **count_groups(shares)
-    )
-
-
-def count_groups(shares: Array) -> dict[str, Any]:
-    """Return how many groups there are, and how many have something to learn, by their valid shares ``[groups]``."""
+def _sampled(shares: Array) -> dict[str, Any]:
+    """Return the fields of a validation's row that tell of its samples, by their valid shares ``[prompts]``."""
     return {
+        "sampled_valid": float(shares.mean()),
+        "sampled_se": standard_error(shares),
         "groups": len(shares),
         "learnable": int(((shares >= LEARNABLE[0]) & (shares <= LEARNABLE[1])).sum()),
         "all_valid": int((shares == 1).sum()),
@@ -186,7 +166,7 @@ def standard_error(shares: Array) -> float:
     return float(shares.std(ddof=1) / math.sqrt(len(shares))) if len(shares) > 1 else 0.0
 
 
-def _error_of_ratio(counted: dict[str, Any], name: str) -> float:
+def _error_of_ratio(counted: Mapping[str, Any], name: str) -> float:
     """Return the standard error of a sum over all answers, whose groups may differ in size (Cochran 1977, 6.3)."""
     groups, answers, total = counted["groups"], counted["answers"], counted[name]
     if groups < 2:

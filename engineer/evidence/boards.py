@@ -53,7 +53,7 @@ def environment(boards: Dataset, requested: LakeConfig | None = None) -> tuple[K
 
 
 def typical_failures(kinds: Array, checks: Array, most: int = 6) -> np.ndarray:
-    """Choose which failed answers to show: the first one of each of the most frequent failures, these first.
+    """Return indices of failed answers to show: the first of each of the `most` frequent failures, these first.
 
     A failure is a kind of boards and the first check that fails; of equally frequent ones the smaller kind, then the
     earlier check comes first.
@@ -61,9 +61,6 @@ def typical_failures(kinds: Array, checks: Array, most: int = 6) -> np.ndarray:
     Args:
       kinds: object ``[n]``, `Kind` of each answer's board.
       checks: bool ``[n, 8]``, True where a check passes.
-
-    Returns:
-      int ``[at most most]``, their indices.
     """
     failed = np.flatnonzero(~checks.all(axis=-1))
     failures = list(zip(kinds[failed].tolist(), checks[failed].argmin(axis=-1).tolist(), strict=True))

@@ -1,7 +1,7 @@
 """The types of the evidence, and their JSON form; measures nothing."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxlake.kinds import Kind, row_name
@@ -25,8 +25,8 @@ class KindEvidence:
       optimal: number of answers that are valid and at the optimum's cost.
       first_failures: per check, how many answers fail it and none before it; sums to ``n - valid``.
       any_failures: per check, how many answers fail it.
-      sampled_valid: mean over prompts of the share of valid samples; None when nothing was sampled.
-      sampled_se: standard error of that mean over prompts; None when nothing was sampled.
+      sampled_valid, sampled_se: mean over prompts of the share of valid samples, and its standard error; None when
+        nothing was sampled.
       groups: prompts that were sampled, the samples to one being a group.
       learnable: number of groups that have a valid share within ``LEARNABLE``.
       all_valid, all_invalid: numbers of groups that teach nothing about validity.
@@ -115,8 +115,8 @@ class Evidence:
 
     Attributes:
       by_kind: rows in ascending order of kind.
-      sampled_valid: mean over all prompts of the share of valid samples; None when nothing was sampled.
-      sampled_se: standard error of that mean over prompts; None when nothing was sampled.
+      sampled_valid, sampled_se: mean over all prompts of the share of valid samples, and its standard error; None when
+        nothing was sampled.
       samples_per_prompt: 0 when nothing was sampled.
       answer_tokens: mean length of a greedy answer, in tokens.
       truncated: share of greedy answers that hit the length cap.
@@ -168,36 +168,27 @@ class Evidence:
         fields = dict(data)
         if (version := fields.pop("version", None)) != VERSION:
             raise ValueError(f"evidence of version {version!r}: this program reads version {VERSION}")
-        fields["trajectories"] = tuple(Trajectory(**_with_kind(row, kind_of)) for row in fields["trajectories"])
-        if (training := fields["training"]) is not None:
-            fields["training"] = TrainingEvidence(**_tables(training, kind_of))
-        return cls(**fields | _tables(fields, kind_of))
+
+        def tables(part: Mapping[str, Any]) -> dict[str, Any]:
+            records = {"by_kind": KindEvidence, "environment": KindEnvironment, "trajectories": Trajectory}
+            return {name: _rows(records[name], part[name], kind_of) for name in records if name in part}
+
+        training = fields["training"] and TrainingEvidence(**tables(fields["training"]))
+        return cls(**fields | tables(fields) | {"training": training})
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the evidence for JSON."""
+    """Return a value of the evidence for JSON; a row names its kind as ``size`` or ``kind``."""
     if isinstance(value, tuple):
         return [_plain(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return dict(value)
     if not dataclasses.is_dataclass(value):
         return value
-    plain = {}
-    for field in dataclasses.fields(value):
-        content = getattr(value, field.name)
-        if isinstance(content, Kind):
-            plain[row_name([content])] = content.label
-        else:
-            plain[field.name] = _plain(content)
-    return plain
+    names = {name: row_name([x]) if name == "kind" else name for name, x in vars(value).items()}
+    return {names[name]: x.label if name == "kind" else _plain(x) for name, x in vars(value).items()}
 
 
-def _tables(data: Mapping[str, Any], kind_of: Callable[[Any], Kind]) -> dict[str, Any]:
-    """Return the two tables of evidence by the names of their fields; a row names its kind as ``size`` or ``kind``."""
-    records = {"by_kind": KindEvidence, "environment": KindEnvironment}
-    return {name: tuple(record(**_with_kind(row, kind_of)) for row in data[name]) for name, record in records.items()}
-
-
-def _with_kind(row: Mapping[str, Any], kind_of: Callable[[Any], Kind]) -> dict[str, Any]:
-    fields = {name: value for name, value in row.items() if name != "size"}
-    return fields | {"kind": kind_of(row["size"] if "size" in row else row["kind"])}
+def _rows(record: Callable[..., Any], rows: Sequence[Mapping[str, Any]], kind_of: Callable[[Any], Kind]) -> tuple:
+    names = ("size", "kind")
+    kinds = [kind_of(next(row[name] for name in names if name in row)) for row in rows]
+    fields = ({name: value for name, value in row.items() if name not in names} for row in rows)
+    return tuple(record(kind=kind, **values) for kind, values in zip(kinds, fields, strict=True))

@@ -21,7 +21,9 @@ from engineer import (
     LanguageEngineer,
     NoAnswer,
     PastRound,
+    Renamed,
     RuleEngineer,
+    Shuffled,
     Training,
 )
 from engineer.engineers import Rule
@@ -77,17 +79,18 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
         return RuleEngineer(settings.kind, _own_rule(settings.kind, config.lake.kinds))
     generate, fits = _generation(student, recorder)
     rounds, epochs = config.rounds.count, config.student.epochs
-    return LanguageEngineer(
+    engineer = LanguageEngineer(
         name=settings.kind,
         generate=_recorded(recorder, generate),
         context=read_context(settings),
         training=lambda number: Training(number, rounds, epochs, student.training_summary),
         attempts=ATTEMPTS,
         masked=settings.kind != LanguageKind.API,
-        shuffled=settings.kind in SHUFFLED,
-        renamed=settings.kind == LanguageKind.CHECKPOINT_RENAMED,
         fits=fits,
     )
+    if settings.kind in SHUFFLED:
+        return Shuffled(engineer)
+    return Renamed(engineer) if settings.kind == LanguageKind.CHECKPOINT_RENAMED else engineer
 
 
 def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:

@@ -1,6 +1,6 @@
 """The loop of rounds: design an environment, train in it, see the failures, design the next (paper, Algorithm 1)."""
 
-from engineer import Engineer, PastRound, Proposal, RandomEngineer
+from engineer import Engineer, PastRound, Proposal
 from engineer.proposal import distance, to_answer
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
@@ -114,7 +114,7 @@ def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal
         author = student.designer_parameters(config.engineer.kind)
     author = fingerprint(author)  # before an engineer that learns changes them
     if k == 0:
-        proposal = RandomEngineer(config.lake.kinds).propose(None, history, key)
+        proposal = Proposal(engineer="random", projected=LakeConfig.random(config.lake.kinds, key))
     else:
         proposal = engineer.propose(history[-1].evidence, history, key)
         if not distributed.is_same(proposal.raw):

@@ -4,12 +4,11 @@ import dataclasses
 import re
 
 import jax
-import numpy as np
 import pytest
 
-from engineer import Generation, LanguageEngineer, NoAnswer, RandomEngineer
+from engineer import Generation, LanguageEngineer, NoAnswer, Renamed, Shuffled
 from engineer.context import Context, PastRound, Template, Training, modules
-from engineer.engineers.shuffle import derangement, relabelled
+from engineer.engineers.controls import derangement, relabelled
 from engineer.evidence import CHECKS, Evidence, KindEnvironment, KindEvidence, TrainingEvidence, Trajectory
 from engineer.proposal import grammar, to_answer
 from jaxlake.config import LakeConfig
@@ -159,7 +158,7 @@ def test_a_shuffled_engineer_reads_all_evidence_under_one_order_and_the_configur
 
     history = [PastRound(0, PREVIOUS, mixed()), PastRound(1, WISHED, mixed())]
     model = Model(to_answer(WISHED))
-    engineer(model, shuffled=True).propose(mixed(), history, KEY)
+    Shuffled(engineer(model)).propose(mixed(), history, KEY)
     swapped = relabelled(mixed(), {THREE: FOUR, FOUR: THREE})
     history = [dataclasses.replace(past, evidence=swapped) for past in history]
     assert model.asked[0][0] == V6.build(swapped, history, Training(2, 3, 2))
@@ -171,7 +170,7 @@ def test_who_reads_designs_the_same_under_other_names_and_a_habit_does_not():
     history = [PastRound(0, PREVIOUS, evidence)]
 
     def designs(model) -> list[LakeConfig]:
-        both = (engineer(model, renamed=renamed) for renamed in (False, True))
+        both = engineer(model), Renamed(engineer(model))
         return [one.propose(evidence, history, KEY).projected for one in both]
 
     def by_numbers(prompt: str, grammar: str, key: jax.Array) -> Generation:
@@ -183,14 +182,3 @@ def test_who_reads_designs_the_same_under_other_names_and_a_habit_does_not():
     own, renamed = designs(Model(to_answer(WISHED)))
     assert own == WISHED
     assert renamed == LakeConfig(KINDS, WISHED.data[::-1], WISHED.hole[::-1], WISHED.wait[::-1])
-
-
-def test_the_random_engineer_draws_for_every_kind_by_key_alone():
-    drawn = RandomEngineer(KINDS).propose(None, [], KEY)
-    assert drawn == RandomEngineer(KINDS).propose(validation(), HISTORY, KEY)
-    kinds = tuple(map(Kind.of, (3, "4x3", "rooms5", "corridor8x3")))
-    drawn = [RandomEngineer(kinds).propose(None, [], jax.random.key(seed)).projected for seed in range(30)]
-    assert all(config.kinds == kinds for config in drawn)
-    for i in range(4):  # ratios of every kind are all over their ranges
-        assert max(config.data[i] for config in drawn) > 0.5
-        assert np.ptp([config.hole[i] for config in drawn]) > 0.4 and np.ptp([config.wait[i] for config in drawn]) > 0.8
