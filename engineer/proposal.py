@@ -143,16 +143,12 @@ class Proposal:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that JSON cannot hold becomes null."""
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
-        parsed = self.parsed and {
-            kind: {name: x if math.isfinite(x) else None for name, x in entry.items()}
-            for kind, entry in self.parsed.items()
-        }
-        return values | {
-            "parsed": parsed,
-            "projected": self.projected.to_dict(),
-            "candidates": [candidate.to_dict() for candidate in self.candidates],
-            "distances": {"parsed_projected": None if self.parsed is None else distance(self.parsed, self.projected)},
-        }
+        values |= {"projected": self.projected.to_dict(), "distances": {"parsed_projected": None}}
+        if self.parsed is not None:
+            values["distances"] = {"parsed_projected": distance(self.parsed, self.projected)}
+            finite = ({k: x if math.isfinite(x) else None for k, x in row.items()} for row in self.parsed.values())
+            values["parsed"] = dict(zip(self.parsed, finite, strict=True))
+        return values | {"candidates": [candidate.to_dict() for candidate in self.candidates]}
 
 
 def _multiples(limit: float) -> list[str]:

@@ -80,7 +80,7 @@ def relabelled(evidence: Evidence, names: Names) -> Evidence:
     def rows(part: Iterable[Any]) -> tuple[Any, ...]:
         return tuple(dataclasses.replace(row, kind=names[row.kind]) for row in part)
 
-    def tables(part: Any) -> dict[str, tuple[Any, ...]]:
+    def tables(part: Any) -> dict[str, Any]:
         fields = {"by_kind": part.by_kind, "environment": part.environment}
         return {name: tuple(sorted(rows(table), key=lambda row: row.kind)) for name, table in fields.items()}
 

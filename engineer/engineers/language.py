@@ -94,8 +94,9 @@ class LanguageEngineer:
                 complaint = _COMPLAINT.format(fault=errors[-1])
         fallback = len(errors) == self.attempts
         candidates = () if fallback else (read.projected,)
-        record = {"fallback": fallback, "attempts": attempt + 1, "errors": tuple(errors), "candidates": candidates}
-        return dataclasses.replace(read, **record)
+        return dataclasses.replace(
+            read, fallback=fallback, attempts=attempt + 1, errors=tuple(errors), candidates=candidates
+        )
 
 
 def read_answer(engineer: str, generation: Generation, previous: LakeConfig) -> Proposal:
@@ -105,15 +106,14 @@ def read_answer(engineer: str, generation: Generation, previous: LakeConfig) -> 
     fault = proposal.fault(text, parsed, kinds)
     if generation.cut_at is not None:  # half a configuration, or a draft in a thought
         fault = f"the answer was cut off at {generation.cut_at:,} tokens"
-    usable = not fault and parsed is not None
-    projected, repairs = project(parsed, previous) if usable else (previous, ())
+    projected, repairs = (previous, ()) if fault or parsed is None else project(parsed, previous)
     return Proposal(
         engineer=engineer,
         raw=generation.raw,
         thinking=generation.thinking,
         parsed=parsed,
         projected=projected,
-        repairs=(*slips, *repairs) if usable else (),
+        repairs=() if fault else (*slips, *repairs),
         errors=(fault,) if fault else (),
     )
 

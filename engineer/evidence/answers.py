@@ -45,7 +45,8 @@ def evidence_from_verdicts(
     """
     kinds = np.array([Kind.of(kind) for kind in np.asarray(kinds).tolist()], object)
     arrays = {"checks": checks, "optimal": optimal, "tokens": tokens, "truncated": truncated}
-    sums = add(None, kinds, **{name: np.asarray(array)[:, None] for name, array in arrays.items()})
+    columns: dict[str, Any] = {name: np.asarray(array)[:, None] for name, array in arrays.items()}
+    sums = add(None, kinds, **columns)
     shares = None if sampled_valid is None else np.asarray(sampled_valid)
     rows = (
         _row(kind, counted, **({} if shares is None else _sampled(shares[kinds == kind])))
@@ -142,7 +143,8 @@ def _row(kind: Kind, counted: Mapping[str, Any], **sampled: Any) -> KindEvidence
         kind=kind,
         n=answers,
         **{name: counted[name] for name in ("valid", "optimal", "truncated")},
-        **{name: dict(zip(CHECKS, counted[name], strict=True)) for name in ("first_failures", "any_failures")},
+        first_failures=dict(zip(CHECKS, counted["first_failures"], strict=True)),
+        any_failures=dict(zip(CHECKS, counted["any_failures"], strict=True)),
         answer_tokens=counted["tokens"] / answers,
         answer_tokens_se=_error_of_ratio(counted, "tokens"),
         **sampled,
