@@ -12,9 +12,5 @@ __all__ = ["LanguagePlayer", "NetworkPlayer", "Player", "PlayerStudent", "load_p
 
 
 def load_player(config: Config, folder: Path) -> Player:
-    """Read what a player of this configuration saved.
-
-    Raises:
-      ConfigError: if the folder holds no such player.
-    """
+    """Read what a player of this configuration saved."""
     return (network if isinstance(config.student, NetworkSection) else language).load_player(config, folder)

@@ -70,9 +70,6 @@ def lake_of(actor: Actor, reward: PlayerReward | str | None) -> Lake:
 
     Args:
       reward: the setting `student.reward`; None without learning.
-
-    Raises:
-      ConfigError: if the reward names no function.
     """
     lake = Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=actor.observe)
     if reward is None:

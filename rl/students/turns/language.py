@@ -122,9 +122,6 @@ def make_actor(
 
     Args:
       key: key of the new rows of the embedding.
-
-    Raises:
-      ConfigError: if the tokenizer has no single token for a move, or the settings do not go together.
     """
     tokenizer, chunk, steps = policy.tokenizer, student.chunk, student.episode_steps
     if not student.tokens:
@@ -216,14 +213,7 @@ def tree_of(trained: nnx.State, value: dict[str, jax.Array] | None) -> dict[str,
 
 
 class LanguagePlayer(PlayerStudent[LanguageState], Writer):
-    """A player whose actor is the model of the section `model`; the same parameters write as an engineer.
-
-    Args:
-      config: the run's configuration.
-
-    Raises:
-      ConfigError: if model, tokenizer or devices cannot be used as the settings say; see `make_actor`.
-    """
+    """A player whose actor is the model of the section `model`; the same parameters write as an engineer."""
 
     who = "the model itself, which plays the boards turn by turn"
 
@@ -298,11 +288,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
 
 
 def load_player(config: Config, folder: Path) -> Player:
-    """Read what a `LanguagePlayer` of this configuration saved.
-
-    Raises:
-      ConfigError: if the folder holds no such player.
-    """
+    """Read what a `LanguagePlayer` of this configuration saved."""
     key = make_key(config.seed, Purpose.PARAMETERS)
     policy, model = Policy.load(config.player, config.mesh, folder, key)
     if config.player.tokens and policy.tokenizer.id_of(MOVES[0]) is None:

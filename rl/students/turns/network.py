@@ -153,22 +153,17 @@ def save(folder: Path, actor: NetworkActor, parameters: Parameters) -> None:
 
 
 def load(folder: Path) -> tuple[NetworkActor, Parameters]:
-    """Read what `save` wrote.
-
-    Raises:
-      ConfigError: if the folder holds no network.
-    """
+    """Read what `save` wrote."""
     try:
         actor = NetworkActor(**json.loads((folder / "network.json").read_text(encoding="utf-8")))
-        parameters: Parameters = {}
         with np.load(folder / "network.npz") as file:
-            for name in file.files:
-                if not np.isfinite(file[name]).all():
-                    raise ValueError(f"{name} has NaN or infinity in it")
-                layer, _, part = name.partition(".")
-                parameters.setdefault(layer, {})[part] = jnp.asarray(file[name])
+            arrays = dict(file)
     except (OSError, ValueError, TypeError) as error:
         raise ConfigError(f"{folder}: holds no network that can be read ({error})") from None
+    parameters: Parameters = {}
+    for name, array in arrays.items():
+        layer, _, part = name.partition(".")
+        parameters.setdefault(layer, {})[part] = jnp.asarray(array)
     return actor, parameters
 
 
@@ -234,10 +229,6 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
 
 
 def load_player(config: Config, folder: Path) -> Player:
-    """Read what a `NetworkPlayer` saved.
-
-    Raises:
-      ConfigError: if the folder holds no network.
-    """
+    """Read what a `NetworkPlayer` saved."""
     actor, parameters = load(folder)
     return Player(actor, play_section(config).environments, None, lanes([parameters]))

@@ -74,11 +74,7 @@ class Player:
     def answer(
         self, boards: Instance, samples: int, sampling: SamplingParams, key: jax.Array, show: Show, first: int = 0
     ) -> Answers:
-        """Play each board; see `Answerer`.
-
-        Raises:
-          ConfigError: if the sampling is by top-k or top-p: there are five moves.
-        """
+        """Play each board; see `Answerer`."""
         if sampling.truncated:
             raise ConfigError("top_k and top_p: a player chooses among five moves; use the temperature alone")
         levels = jax.tree.map(lambda x: np.asarray(x)[None], boards)
@@ -133,12 +129,6 @@ class PlayerStudent(Generic[StateT]):
 
     Its boards come from the stock of solved ones (`jaxlake.generate.pool`) where that has all kinds of the run, else
     from the generator. `NetworkPlayer` and `LanguagePlayer` add the actor.
-
-    Args:
-      config: the run's configuration.
-
-    Raises:
-      ConfigError: in a job of several processes, which a player does not use.
     """
 
     trainer: TurnTrainer
@@ -194,17 +184,13 @@ class PlayerStudent(Generic[StateT]):
 
     def _held_out(self, kinds: Sequence[Kind], key: jax.Array, count: int) -> Dataset:
         """Return boards of these kinds as the settings `validation` ask for them."""
-        settings, draw = self.config.validation, functools.partial(self._draw, validation=True)
-        return mixed_boards(draw, kinds, settings.holes, VALIDATION_WAIT, key, count)
+        draw = functools.partial(self._draw, validation=True)
+        return mixed_boards(draw, kinds, self.config.validation.holes, VALIDATION_WAIT, key, count)
 
     def build(self, lake: LakeConfig) -> Dataset:
         """Take the boards of the round from the stock, or generate them."""
         key = make_key(self.config.seed, Purpose.BUILD, self.state.progress.round)
-        return self.draw(lake, key, self.config.rounds.instances)
-
-    def draw(self, lake: LakeConfig, key: jax.Array, count: int) -> Dataset:
-        """Take boards from the stock, or generate them."""
-        return self._draw(lake, key, count, self.validation.instances)
+        return self._draw(lake, key, self.config.rounds.instances, self.validation.instances)
 
     def _draw(
         self, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None, validation: bool = False
@@ -288,13 +274,10 @@ class PlayerStudent(Generic[StateT]):
 
         Returns:
           The learners, ``[designs]`` lanes.
-
-        Raises:
-          ConfigError: if no solvable board of a kind is found.
-          RunError: if the loss of a branch is not finite.
         """
         board_key, train_key = jax.random.split(jax.random.fold_in(key, 0))
-        boards = [self.draw(design, board_key, self.config.rounds.instances) for design in designs]
+        count, exclude = self.config.rounds.instances, self.validation.instances
+        boards = [self._draw(design, board_key, count, exclude) for design in designs]
         learner, _, metrics = self._train_lanes(boards, jnp.stack([train_key] * len(boards)))
         if not np.isfinite(metrics["loss"]).all():
             raise RunError(f"the loss of a branch is not finite; {self._smaller_rate}")
