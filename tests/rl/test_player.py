@@ -119,7 +119,7 @@ def test_what_is_played_is_a_plan_that_ends_where_the_episode_ended(temperature)
 
 @pytest.mark.heavy
 def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding():
-    actor = NetworkActor(NETWORK, episode_steps=8)
+    actor = NetworkActor(**NETWORK, episode_steps=8)
     observe = actor.observe
     seen = []
     for side, slots in ((3, 2), (5, 4)):
