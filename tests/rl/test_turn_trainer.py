@@ -3,23 +3,20 @@
 import collections
 import functools
 import itertools
-import json
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from lab import LAB, SMALL, WEIGHTS, Linear, batched, boards, content, turns, whole
-from shapes import SMALL_JSON
+from lab import SMALL, WEIGHTS, Linear, batched, boards
 
 from engineer.evidence import CHECKS, LEARNABLE, training_evidence
 from jaxlake.config import LakeConfig
 from jaxlake.generate import pool
 from jaxlake.kinds import Kind
 from jaxlake.types import ABSENT
-from rl.config import Config, NetworkSection
-from rl.run.signals import Interrupted, Stop
+from rl.config import NetworkSection
 from rl.students.turns import network
 from rl.students.turns.actor import lane
 from rl.students.turns.network import NetworkActor
@@ -354,30 +351,3 @@ def test_a_lane_learns_the_same_alone_and_beside_others_and_equal_trainers_share
             jax.tree.leaves(lane(together.parameters, number)), jax.tree.leaves(alone.parameters), strict=True
         ):
             np.testing.assert_allclose(ours, theirs[0], atol=2e-5)
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("kind", ["network", "player"])
-def test_a_run_that_was_stopped_goes_on_to_the_same_end(tmp_path, monkeypatch, kind):
-    """With a divergence, whose reference is part of the state; stopped within a round and between two."""
-    if kind == "player":
-        (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
-    values = LAB if kind == "network" else turns(tmp_path / "shape.json")
-    learn = {"baseline": "group", "kl_coefficient": 0.1, "samples": 4, "iterations": 2, "minibatches": 2}
-    config = Config(**values | {"student": values["student"] | {"learn": learn}})
-    expected = content(whole(tmp_path / "whole", config))
-    asked = []
-
-    def agreed(stop):
-        asked.append(None)
-        return 15 if len(asked) in (2, 5, 9) else 0
-
-    monkeypatch.setattr(Stop, "agreed", agreed)
-    for _ in range(3):
-        with pytest.raises(Interrupted):
-            whole(tmp_path / "stopped", config)
-    whole(tmp_path / "stopped", config)
-    assert content(tmp_path / "stopped") == expected
-    rows = [json.loads(line) for line in (tmp_path / "whole/metrics.jsonl").read_text().splitlines()]
-    assert all(np.isfinite(row["loss"]) and row["kl_reference"] >= 0 for row in rows)
-    assert "value_loss" not in rows[0]
