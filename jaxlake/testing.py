@@ -1,4 +1,4 @@
-"""What an adapter and an actor must do, as checks for those of your own; compares with the core, and trains nothing.
+"""What an adapter must do, as checks for one of your own; compares with the core, and trains nothing.
 
 A check passes or raises AssertionError with what differs. It needs no test framework.
 """
@@ -16,8 +16,7 @@ from jaxlake.board_text import from_text
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank, stack
 from jaxlake.record import Array
-from jaxlake.rules import ConflictRule, HoleRule
-from jaxlake.state import DEFAULT_PARAMS, Params, State
+from jaxlake.state import Params, State
 from jaxlake.types import Action
 
 MAX_SIZE, MAX_AGENTS = 5, 3
@@ -138,42 +137,6 @@ def check_truncation(make: Callable[[LevelBank, Params], Face], max_steps: int =
     for number, seen in enumerate(play(face, [[Action.WAIT] * MAX_AGENTS] * max_steps), 1):
         _compare(number, "terminated, truncated", seen.ends, (False, number == max_steps))
         _compare(number, "rewards", seen.rewards, np.zeros(np.shape(seen.rewards)))
-
-
-def check_actor(
-    actor: Any, parameters: Any, frozen: Any = None, levels: LevelBank | None = None, tolerance: float = 1e-4
-) -> None:
-    """Check what the trainer of turns requires of an actor: ``rl.students.turns.actor.Actor`` states it.
-
-    Args:
-      actor: has ``observe``, ``chunk`` and ``forward``.
-      parameters, frozen: what ``forward`` takes.
-      levels: boards whose first states the actor looks at; ``BOARD`` if not given.
-      tolerance: of probabilities, log-probabilities and values.
-
-    Raises:
-      AssertionError: if the actor is not hashable; if it does not give five log-probabilities of sum 1 and one value to
-        each view, or a probability to an illegal action; or if a decision depends on the others of its batch.
-    """
-    if hash(actor) != hash(actor) or actor != actor:
-        raise AssertionError("the actor must be hashable and equal to itself, as programs are kept by it")
-    levels = bank(BOARD) if levels is None else levels
-    lake = Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=actor.observe)
-    _, first = jax.jit(jax.vmap(lambda board: lake.reset(board, DEFAULT_PARAMS)))(levels.instances)
-    view, legal = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (first.observation, first.legal_actions))
-    forward = jax.jit(actor.forward)
-    chosen, value = forward(parameters, frozen, view, legal)
-    _compare(0, "shape of the log-probabilities", chosen.shape, legal.shape)
-    _compare(0, "shape of the values", value.shape, legal.shape[:-1])
-    probabilities = np.exp(np.asarray(chosen, np.float64))
-    _compare(0, "sum of the probabilities", probabilities.sum(axis=-1), np.ones(len(legal)), tolerance)
-    _compare(0, "probability of illegal actions", np.where(legal, 0, probabilities), np.zeros(legal.shape), tolerance)
-    _compare(0, "values that are finite", np.isfinite(value), np.ones(len(legal), bool))
-    for row in range(len(legal)):
-        alone = forward(parameters, frozen, *jax.tree.map(lambda leaf, row=row: leaf[row : row + 1], (view, legal)))
-        found = np.exp(np.asarray(alone[0], np.float64))
-        _compare(0, f"probabilities of view {row} alone", found[0], probabilities[row], tolerance)
-        _compare(0, f"value of view {row} alone", alone[1][0], value[row], tolerance)
 
 
 def _compare(step: int, name: str, found: Any, expected: Array | tuple[Any, ...] | float, tolerance: float = 0) -> None:

@@ -22,7 +22,6 @@ from jaxlake.env import Lake
 from jaxlake.generate import pool
 from jaxlake.levels import stack
 from jaxlake.state import Params
-from jaxlake.testing import check_actor
 from jaxlake.types import Action
 from rl.config import Config, ConfigError
 from rl.judge.answers import GREEDY, judge
@@ -35,6 +34,7 @@ from rl.students.turns import language, load_player
 from rl.students.turns.actor import decide
 from rl.students.turns.rollout import play
 from rl.students.turns.views import MOVES, Prompt, in_words, properties
+from tests.support.actors import check_actor
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 

@@ -26,7 +26,7 @@ class Actor(Hashable, Protocol):
     **What you write**: the members below, and a subclass of `PlayerStudent` that makes, restores and saves parameters.
 
     **What you get**: `decide`, the trainer (`rl.students.turns.trainer`), evidence, validation and branches
-    (`PlayerStudent`), and a check of what the trainer requires (`jaxlake.testing.check_actor`).
+    (`PlayerStudent`).
 
     Attributes:
       episode_steps: steps after which a play is over.
