@@ -24,7 +24,7 @@ SHORT = (
 RUNS = {
     "tiny": ("tiny.yaml", *SHORT, "student.warm_start.steps=24", "student.warm_start.engineer_first=12"),
     "lab": ("lab.yaml", "rounds.count=3"),
-    "turns": ("turns.yaml", "student.warm_start.steps=12", "student.warm_start.engineer_first=12", "rounds.count=2"),
+    "turns": ("turns.yaml", "student.warm_start.steps=12", "rounds.count=2"),
     "smollm2": (
         *(
             "smollm2-135m.yaml",
