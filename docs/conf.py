@@ -153,12 +153,11 @@ class Settings(SphinxDirective):
 def settings(outermost):
     """Markdown: of every section what it is for, and a table of its keys."""
     parts = []
-    for name, section in config.sections(outermost).items():
+    for name, section in config.sections(outermost):
         schemas, prefix = section.model_json_schema()["properties"], f"{name}." if name else ""
         rows = [
             "| " + " | ".join([f"`{prefix}{key}`", *cells(field, schemas[key])]) + " |"
-            for key, field in section.model_fields.items()
-            if prefix + key in config.keys(outermost)
+            for key, field in config.settings(section).items()
         ]
         target = f"```{{py:class}} {section.__module__}.{section.__name__}\n:no-typesetting:\n```"  # where types lead
         parts += [f"### {name}", target, inspect.getdoc(section)] if name else []

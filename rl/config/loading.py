@@ -148,6 +148,7 @@ def parse(section: type[SomeSection], content: str | bytes, source: str) -> Some
 
 def _one_line(error: ErrorDetails, section: type[Section]) -> str:
     place, kind = _place(error["loc"])
+    value = error["input"]
     message = error["msg"].removeprefix("Value error, ").replace("Input should", "must")
     *sections, name = place or ["configuration"]
     key, known = ".".join(place), keys(section)
@@ -156,6 +157,9 @@ def _one_line(error: ErrorDetails, section: type[Section]) -> str:
     if error["type"] == "extra_forbidden":
         if any(f"{other}.".startswith(f"{key}.") for other in known):
             return f"student.kind = {kind} has no {key}; --help lists the keys of each"
+        while isinstance(value, dict) and value:  # an unknown section: its first key
+            name, value = next(iter(value.items()))
+            key = f"{key}.{name}"
         by_name = [other for other in known if other.rpartition(".")[2] == name]
         nearest = by_name or difflib.get_close_matches(key, known, n=1, cutoff=0.0 if sections else 0.5)
         return f"unknown key {key}; " + (f"the nearest is {nearest[0]}" if nearest else "--help lists them all")
@@ -165,10 +169,10 @@ def _one_line(error: ErrorDetails, section: type[Section]) -> str:
         *others, last = words(known[key].annotation)
         last = f"{last}, a function of your own" if last == OWN else last
         message = f"must be one of {', '.join(others)} or {last}"
-    elif isinstance(error["input"], dict):  # the values of a section do not go together, or it is none
+    elif isinstance(value, dict):  # the values of a section do not go together, or it is none
         key = f"{key} is no section" if error["type"].endswith("_type") else key
         return f"{key}: {message}" if key else message
-    return f"{key} = {_short(error['input'])}: {message}"
+    return f"{key} = {_short(value)}: {message}"
 
 
 def _place(loc: tuple[int | str, ...]) -> tuple[list[str], str]:

@@ -152,7 +152,7 @@ def test_another_kind_of_student_starts_its_section_anew(tmp_path):
         ("lab", "student.learn.prompts=4", "student.kind = network has no student.learn.prompts"),
         ("turns", "student.text.style=verbose", "student.kind = player has no student.text"),
         ("turns", "student.kind=language", "student: kind must be writer, player or network"),
-        ("tiny", "grpo.samples=4", "unknown key grpo; --help lists them all"),
+        ("tiny", "grpo.samples=4", "unknown key grpo.samples; the nearest is student.learn.samples"),
     ],
 )
 def test_a_setting_of_another_student_or_an_older_version_is_refused(name, override, message):
