@@ -99,16 +99,8 @@ def splash(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, interpret: bo
     time, heads, dim = q.shape[1:]
     padded = -(-time // 128) * 128  # the kernel's blocks are multiples of a TPU's 128 lanes
     block = next(size for size in (512, 384, 256, 128) if padded % size == 0)
-    blocks = kernel.BlockSizes(
-        block_q=block,
-        block_kv=block,
-        block_kv_compute=block,
-        block_q_dkv=block,
-        block_kv_dkv=block,
-        block_kv_dkv_compute=block,
-        block_q_dq=block,
-        block_kv_dq=block,
-    )
+    sides = ("q", "kv", "kv_compute", "q_dkv", "kv_dkv", "kv_dkv_compute", "q_dq", "kv_dq")
+    blocks = kernel.BlockSizes(**dict.fromkeys((f"block_{side}" for side in sides), block))  # type: ignore[arg-type]
     run = kernel.make_splash_mha(
         masks.MultiHeadMask([masks.CausalMask((padded, padded))] * heads),
         block_sizes=blocks,

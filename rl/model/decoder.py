@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from jaxlake.record import Array, Record, record
@@ -114,20 +114,16 @@ def constrain(x: jax.Array, mesh: Mesh | None, *axes: str | None) -> jax.Array:
     return x if mesh is None else jax.lax.with_sharding_constraint(x, named_sharding(P(*axes), x.shape, mesh))
 
 
+@functools.partial(jax.jit, static_argnames=("shape", "fan_in", "spec", "mesh", "dtype"))
 def init_matrix(
-    rngs: nnx.Rngs, shape: tuple[int, ...], fan_in: int, spec: P, mesh: Mesh | None, dtype: Any
+    key: jax.Array, shape: tuple[int, ...], fan_in: int, spec: P, mesh: Mesh | None, dtype: Any
 ) -> jax.Array:
-    """Draw a matrix, normal with variance 1 / fan_in, where it belongs; `spec` names the mesh axes that shard it."""
-    return _normal(rngs.params(), shape, fan_in**-0.5, dtype, named_sharding(spec, shape, mesh))
+    """Draw a matrix, normal with variance 1 / fan_in, where it belongs; `spec` names the mesh axes that shard it.
 
-
-@functools.partial(jax.jit, static_argnames=("shape", "scale", "dtype", "sharding"))
-def _normal(
-    key: jax.Array, shape: tuple[int, ...], scale: float, dtype: Any, sharding: NamedSharding | None
-) -> jax.Array:
-    # One small program a shape, kept between models: one for a whole model compiles in 5 to 7 s, whatever its size.
-    x = (jax.random.normal(key, shape, jnp.float32) * scale).astype(dtype)
-    return x if sharding is None else jax.lax.with_sharding_constraint(x, sharding)
+    One small program a shape, kept between models: one for a whole model compiles in 5 to 7 s, whatever its size.
+    """
+    x = (jax.random.normal(key, shape, jnp.float32) * fan_in**-0.5).astype(dtype)
+    return constrain(x, mesh, *spec)
 
 
 def base_dtype(config: DecoderConfig) -> Any:
@@ -206,7 +202,7 @@ class Projection(nnx.Module):
         bias: bool = False,
     ):
         layers = config.num_hidden_layers
-        w = init_matrix(rngs, (layers, inputs, outputs), inputs, spec, mesh, base_dtype(config))
+        w = init_matrix(rngs.params(), (layers, inputs, outputs), inputs, spec, mesh, base_dtype(config))
         self.weight = nnx.Param(w, spec=spec)
         self.has_bias, self.scale = bias, None
         if bias:
@@ -216,7 +212,7 @@ class Projection(nnx.Module):
             rank = config.lora.rank
             self.scale = config.lora.alpha / rank
             into, out = P(spec[0], None), P(None, spec[1])
-            a = init_matrix(rngs, (layers, inputs, rank), inputs, into, mesh, jnp.float32)
+            a = init_matrix(rngs.params(), (layers, inputs, rank), inputs, into, mesh, jnp.float32)
             # Zero, the one parameter that is: the adapted model starts as the base.
             b = jnp.zeros((layers, rank, outputs), a.dtype, device=named_sharding(out, (layers, rank, outputs), mesh))
             self.lora_a, self.lora_b = nnx.LoRAParam(a, spec=into), nnx.LoRAParam(b, spec=out)
@@ -302,7 +298,7 @@ class Embedding(nnx.Module):
 
     def __init__(self, config: DecoderConfig, rngs: nnx.Rngs, mesh: Mesh | None):
         v, d, spec = config.vocab_size, config.hidden_size, P("tp", "fsdp")
-        self.weight = nnx.Param(init_matrix(rngs, (v, d), d, spec, mesh, base_dtype(config)), spec=spec)
+        self.weight = nnx.Param(init_matrix(rngs.params(), (v, d), d, spec, mesh, base_dtype(config)), spec=spec)
 
 
 class Decoder(nnx.Module):

@@ -68,9 +68,6 @@ def save(
       parameters: parameters of a model with adapters; the base is not written.
       base_model: folder or hub id of the base, for PEFT to find it.
       source: digests of what the adapters stand on; metadata of their file.
-
-    Raises:
-      ConfigError: if the folder cannot be written.
     """
     tensors: dict[str, np.ndarray] = {}
     adapters = nnx.to_flat_state(split(parameters)[0])

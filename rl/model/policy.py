@@ -173,11 +173,7 @@ class Policy:
 
     @functools.cached_property
     def sampler(self) -> Sampler:
-        """The sampler of answers to boards.
-
-        Raises:
-          ConfigError: if `sampler.rows` does not fit the mesh, or `text.max_thinking_tokens` leaves no room for a plan.
-        """
+        """The sampler of answers to boards."""
         settings, tokenizer, thinking = self.text, self.tokenizer, None
         if (cap := settings.thinking_cap) is not None:
             end = tuple(closing(tokenizer, self.early_stop))
@@ -251,9 +247,6 @@ class Policy:
 
         Adapters are merged into the model, and written for themselves, in PEFT's format, to `adapters` in that folder:
         merged into a base in bfloat16 they are rounded. `load` reads what was trained.
-
-        Raises:
-          ConfigError: if the folder cannot be written.
         """
         if self.shape.lora is None:
             shape = self.shape
@@ -283,11 +276,7 @@ def abstract_model(settings: ModelSection, mesh: Mesh) -> tuple[DecoderConfig, n
 
 
 def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:
-    """Return `model.shape`, computed as the settings say; where it is null, that of the checkpoint in `folder`.
-
-    Raises:
-      ConfigError: if the checkpoint in `model.path` has another shape than `model.shape`.
-    """
+    """Return `model.shape`, computed as the settings say; where it is null, that of the checkpoint in `folder`."""
     dtype, where = jnp.dtype(settings.dtype), settings.shape or folder
     assert where is not None  # the settings' own check: one of shape and path is given
     shape = presets.shape_of(where, dtype)

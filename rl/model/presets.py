@@ -26,107 +26,31 @@ FIELDS = (
 FAMILIES = {"qwen3": (True, False), "qwen2": (False, True), "llama": (False, False), "mistral": (False, False)}
 """Values of `model_type` that are read, each with `qk_norm` and `qkv_bias`; tensors have the same names in all."""
 
-# The shipped tokenizer has 896 tokens; sequences are short, hence the small base of the angles.
-_TINY = DecoderConfig(
-    vocab_size=896,
-    hidden_size=96,
-    intermediate_size=256,
-    num_hidden_layers=4,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    head_dim=32,
-    rope_theta=1e4,
-)
-# What the published Qwen3 share; theirs is https://huggingface.co/Qwen/Qwen3-<size>/blob/main/config.json.
-_4B = DecoderConfig(
-    vocab_size=151_936,
-    hidden_size=2560,
-    intermediate_size=9728,
-    num_hidden_layers=36,
-    num_attention_heads=32,
-    num_key_value_heads=8,
-    head_dim=128,
-    rope_theta=1e6,
-)
-
-# https://huggingface.co/HuggingFaceTB/SmolLM2-135M/blob/main/config.json
-_SMOLLM2 = DecoderConfig(
-    vocab_size=49_152,
-    hidden_size=576,
-    intermediate_size=1536,
-    num_hidden_layers=30,
-    num_attention_heads=9,
-    num_key_value_heads=3,
-    head_dim=64,
-    rope_theta=1e5,
-    rms_norm_eps=1e-5,
-    qk_norm=False,
-)
-
+# Vocabulary, hidden and feed-forward sizes, layers, heads, key-value heads, head size, base of the positions: those of
+# https://huggingface.co/<organisation>/<model>/blob/main/config.json. The shipped tokenizer has 896 tokens.
+_4B = DecoderConfig(151_936, 2560, 9728, 36, 32, 8, 128, 1e6)
 PRESETS: dict[str, DecoderConfig] = {
-    "tiny": _TINY,
-    "small": dataclasses.replace(
-        _TINY,
-        hidden_size=512,
-        intermediate_size=1536,
-        num_hidden_layers=8,
-        num_attention_heads=8,
-        num_key_value_heads=4,
-        head_dim=64,
-    ),
-    "qwen3-0.6b": dataclasses.replace(
-        _4B, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16
-    ),
-    "qwen3-1.7b": dataclasses.replace(
-        _4B, hidden_size=2048, intermediate_size=6144, num_hidden_layers=28, num_attention_heads=16
-    ),
+    "tiny": DecoderConfig(896, 96, 256, 4, 4, 2, 32, 1e4),
+    "small": DecoderConfig(896, 512, 1536, 8, 8, 4, 64, 1e4),
+    "qwen3-0.6b": DecoderConfig(151_936, 1024, 3072, 28, 16, 8, 128, 1e6),
+    "qwen3-1.7b": DecoderConfig(151_936, 2048, 6144, 28, 16, 8, 128, 1e6),
     "qwen3-4b": _4B,
     "qwen3-4b-2507": dataclasses.replace(_4B, rope_theta=5e6),  # Instruct and Thinking alike
-    "qwen3-8b": dataclasses.replace(_4B, hidden_size=4096, intermediate_size=12_288, tie_word_embeddings=False),
-    "smollm2-135m": _SMOLLM2,
-    # https://huggingface.co/HuggingFaceTB/SmolLM2-360M/blob/main/config.json
-    "smollm2-360m": dataclasses.replace(
-        _SMOLLM2,
-        hidden_size=960,
-        intermediate_size=2560,
-        num_hidden_layers=32,
-        num_attention_heads=15,
-        num_key_value_heads=5,
-    ),
-    # https://huggingface.co/Qwen/Qwen2.5-0.5B-Instruct/blob/main/config.json
-    "qwen2.5-0.5b": dataclasses.replace(
-        _4B,
-        hidden_size=896,
-        intermediate_size=4864,
-        num_hidden_layers=24,
-        num_attention_heads=14,
-        num_key_value_heads=2,
-        head_dim=64,
-        qk_norm=False,
-        qkv_bias=True,
-    ),
-    # https://huggingface.co/meta-llama/Llama-3.2-1B-Instruct/blob/main/config.json
-    "llama-3.2-1b": dataclasses.replace(
-        _SMOLLM2,
-        vocab_size=128_256,
-        hidden_size=2048,
-        intermediate_size=8192,
-        num_hidden_layers=16,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        rope_theta=5e5,
+    "qwen3-8b": DecoderConfig(151_936, 4096, 12_288, 36, 32, 8, 128, 1e6, tie_word_embeddings=False),
+    "qwen2.5-0.5b": DecoderConfig(151_936, 896, 4864, 24, 14, 2, 64, 1e6, qk_norm=False, qkv_bias=True),
+    "smollm2-135m": DecoderConfig(49_152, 576, 1536, 30, 9, 3, 64, 1e5, 1e-5, qk_norm=False),
+    "smollm2-360m": DecoderConfig(49_152, 960, 2560, 32, 15, 5, 64, 1e5, 1e-5, qk_norm=False),
+    "llama-3.2-1b": DecoderConfig(
+        *(128_256, 2048, 8192, 16, 32, 8, 64, 5e5, 1e-5),
         rope_scaling=RopeScaling(32.0, 1.0, 4.0, 8192),
+        qk_norm=False,
     ),
 }
 """Matrix work in float32 and no adapters: a run replaces what its configuration says."""
 
 
 def shape_of(name: str | Path, dtype: Any = jnp.float32) -> DecoderConfig:
-    """Return the shape of a preset's name, a config.json or a folder with one.
-
-    Raises:
-      ConfigError: if it is none of them, or the config.json is of no model that is built here.
-    """
+    """Return the shape of a preset's name, a config.json or a folder with one."""
     if str(name) in PRESETS:
         return dataclasses.replace(PRESETS[str(name)], dtype=dtype)
     path = Path(os.path.expanduser(name))

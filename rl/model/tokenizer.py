@@ -49,9 +49,6 @@ class Tokenizer:
       end_think_id: id of `</think>`; None where that is no token of its own, but text in several.
       suppressed: ids that are read and never written, such as those of `with_tokens`.
       lead: blanks that the chat template writes between the prompt and what the assistant says; mostly none.
-
-    Raises:
-      ConfigError: if `transformers` cannot read it, or it has no chat template.
     """
 
     def __init__(self, path: Path | str = TINY_TOKENIZER):
@@ -215,8 +212,7 @@ class Tokenizer:
     def pad_right(self, rows: Sequence[Sequence[int]], length: int, what: str) -> tuple[np.ndarray, np.ndarray]:
         """Pad rows to int32 ``[B, length]`` with their padding on the right, and bool ``[B, length]`` where tokens are.
 
-        Raises:
-          ConfigError: if a row is longer than `length`; `what` names the setting to raise.
+        See `check_fit` for a row that is longer.
         """
         check_fit(rows, length, what)
         tokens = np.full((len(rows), length), self.pad_id, np.int32)
@@ -237,11 +233,7 @@ class Tokenizer:
 
 
 def check_fit(rows: Sequence[Sequence[int]], room: int, what: str) -> None:
-    """Check that every row of tokens fits.
-
-    Raises:
-      ConfigError: if one has more than `room`; `what` names the setting to raise.
-    """
+    """Raise ConfigError if a row has more than `room` tokens; `what` names the setting to raise."""
     longest = max(map(len, rows))
     if longest > room:
         raise ConfigError(f"{what} = {room} must be at least {longest}, the tokens of the longest text of this run")

@@ -78,9 +78,6 @@ def resolve(path: str | Path) -> Path:
 
     A hub id is downloaded, as far as it is read here, or found in the cache; with HF_HUB_OFFLINE=1 only the cache is
     asked.
-
-    Raises:
-      ConfigError: if it is neither a folder here nor an id that the hub or the cache knows.
     """
     folder = Path(os.path.expanduser(path))
     if folder.is_dir():
@@ -231,9 +228,6 @@ def save(
       parameters: sharded or not, without adapters (`lora.merge` first).
       tokenizer: whose files are copied; None leaves the tokenizer out.
       dtype: type of the stored numbers.
-
-    Raises:
-      ConfigError: if the folder cannot be written.
     """
     folder, dtype, main = Path(folder), jnp.dtype(dtype), distributed.is_main()
     values = {path: variable[...] for path, variable in nnx.to_flat_state(parameters)}

@@ -44,7 +44,7 @@ def trained(tmp_path, quick_compilation):
     """A run's folder, its policy, and parameters with both halves of the adapters drawn, as after some training."""
     (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
     (tmp_path / "config.yaml").write_text(SETTINGS.format(folder=tmp_path))
-    (tmp_path / "version.json").write_text('{"jaxlake": "0.1.0", "format": 2}')
+    (tmp_path / "version.json").write_text('{"jaxlake": "0.1.0", "format": 3}')
     config = config_.load(tmp_path / "config.yaml")
     policy, parameters = Policy.create(config.student, config.mesh, make_key(config.seed, Purpose.PARAMETERS))
     adapters, base = lora.split(parameters)

@@ -46,7 +46,7 @@ def trained(tmp_path_factory) -> Path:
     run = tmp_path_factory.mktemp("evaluate") / "run"
     run.mkdir()
     (run / "shape.json").write_text(json.dumps(SMALL_JSON))
-    (run / "version.json").write_text('{"jaxlake": "0.1.0", "format": 2}')
+    (run / "version.json").write_text('{"jaxlake": "0.1.0", "format": 3}')
     (run / "config.yaml").write_text(f"{SETTINGS}  model: {{shape: {run}/shape.json}}\n")
     config = config_.load(run / "config.yaml")
     policy, parameters = Policy.create(config.student, config.mesh, jax.random.key(3))

@@ -34,7 +34,7 @@ def test_the_folder_is_the_tiny_model_with_its_tokenizer_in_little_more_than_a_m
 
 def test_it_was_taught_the_kinds_and_targets_of_the_lab():
     assert MADE_BY.lake.kinds == LAB.lake.kinds and MADE_BY.target_kinds == LAB.target_kinds
-    assert MADE_BY.warm_start.contexts == (MADE_BY.engineer.context,)
+    assert MADE_BY.student.warm_start.contexts == (MADE_BY.engineer.context,)
     assert LAB.engineer == MADE_BY.engineer.model_copy(update={"kind": LAB.engineer.kind})  # its rooms are said twice
 
 

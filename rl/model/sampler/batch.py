@@ -58,14 +58,7 @@ class Sampler(SamplerSpec):
     Tokens of a request depend on the key and the request's number alone: not on the rows, nor on which of them it got
     and beside whom, nor on the mesh. Nothing is cut out of the vocabulary, rows of the embedding that have no token
     included: the trainer's softmax has them too.
-
-    Raises:
-      ConfigError: if `fsdp` does not divide the rows.
     """
-
-    def __post_init__(self) -> None:
-        if self.rows % self.shards:
-            raise ConfigError(f"student.sampler.rows = {self.rows}: must be a multiple of mesh.fsdp = {self.shards}")
 
     @property
     def shards(self) -> int:
@@ -162,11 +155,11 @@ class Sampler(SamplerSpec):
 
     def width(self, samples: int) -> int:
         """Return the number of rows of a shard; ConfigError if the answers to one prompt do not fit into them."""
-        width = self.rows // self.shards
-        if samples > width:
+        width, rest = divmod(self.rows, self.shards)
+        if samples > width or rest:
             raise ConfigError(
                 f"student.sampler.rows = {self.rows}: must be at least {samples * self.shards}, as the {samples} "
-                f"answers to a prompt are generated together on each of the mesh.fsdp = {self.shards} shards"
+                f"answers to a prompt are generated on one shard, and a multiple of mesh.fsdp = {self.shards}"
             )
         return width
 
