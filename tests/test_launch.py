@@ -9,11 +9,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import jax
 import pytest
-import yaml
 
 from rl import config as config_
 from rl import students
@@ -24,10 +22,6 @@ LAUNCH = ROOT / "docs" / "launch"
 SCRIPTS = ("one_gpu.sh", "several_gpus.sh", "slurm.sbatch", "tpu_slice.sh")
 
 
-def documents() -> dict[str, dict[str, Any]]:
-    return {x["kind"]: x for x in yaml.safe_load_all((LAUNCH / "kubernetes.yaml").read_text())}
-
-
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_script_is_sound_to_bash_and_shellcheck(script):
     path = str(LAUNCH / script)
@@ -36,17 +30,6 @@ def test_a_script_is_sound_to_bash_and_shellcheck(script):
     if checker is None:
         pytest.skip("shellcheck is not installed")
     subprocess.run([checker, path], check=True)
-
-
-def test_the_manifests_are_what_kubernetes_takes():
-    validator = pytest.importorskip("kubernetes_validate")
-    for document in yaml.safe_load_all((LAUNCH / "kubernetes.yaml").read_text()):
-        validator.validate(document, "1.33", strict=True)
-
-
-def test_a_pod_that_stopped_with_everything_saved_does_not_count_as_failed():
-    rules = documents()["Job"]["spec"]["podFailurePolicy"]["rules"]
-    assert {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [75]}} in rules
 
 
 @pytest.mark.parametrize(
@@ -63,7 +46,7 @@ def test_the_configuration_of_a_script_runs_on_so_many_devices(script, processes
     """By the checks that a run makes before it compiles anything."""
     text = re.sub(r"#.*", "", (LAUNCH / script).read_text())
     (name,) = re.findall(r"configs/[\w.-]+\.yaml", text)
-    config = config_.load(ROOT / name, re.findall(r"\b[a-z_]+\.[a-z_]+=-?\w+", text))
+    config = config_.load(ROOT / name, re.findall(r"\b[a-z_]+(?:\.[a-z_]+)+=-?\w+", text))
     assert config.student.learn.prompts % processes == config.validation.instances % processes == 0
     rows = devices // config.mesh.tp
     assert config.mesh.fsdp == -1 and config.student.sampler.rows % rows == config.student.learn.micro_batch % rows == 0

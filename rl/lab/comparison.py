@@ -10,7 +10,7 @@ from pydantic import Field
 
 from jaxlake.files import write_whole
 from rl import config as config_
-from rl.config import Config, ConfigError, Count, Section, Values, decisive, flat
+from rl.config import Config, ConfigError, Count, Section, Values, decisive, flat, refuse_difference
 from rl.config.choices import LanguageKind
 from rl.config.types import once_each
 from rl.loop import engineer_factory
@@ -30,7 +30,19 @@ class EvaluationSection(Section):
     max_new_tokens: Count = Field(80, description="room for an answer")
 
 
-class Comparison(Section):
+class _Shared(Section):
+    """The part of a comparison that is the same in its file and in its folder."""
+
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), once_each("seed")] = (0, 1, 2, 3, 4)
+    shared_rounds: Count = Field(
+        1, description="first rounds of each seed, which all engineers share; overrides.engineer designs those after 0"
+    )
+    baseline: str = Field("fixed_random", description="the engineer that the others are measured against")
+    engineers: dict[Name, Values] = Field(min_length=1)
+    evaluation: EvaluationSection = EvaluationSection()
+
+
+class Comparison(_Shared):
     """A comparison as its file describes it, with nothing resolved.
 
     Attributes:
@@ -41,13 +53,6 @@ class Comparison(Section):
 
     base: str
     overrides: Values = {}
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), once_each("seed")] = (0, 1, 2, 3, 4)
-    shared_rounds: Count = Field(
-        1, description="first rounds of each seed, which all engineers share; overrides.engineer designs those after 0"
-    )
-    baseline: str = Field("fixed_random", description="the engineer that the others are measured against")
-    engineers: dict[Name, Values] = Field(min_length=1)
-    evaluation: EvaluationSection = EvaluationSection()
 
     @pydantic.model_validator(mode="after")
     def _baseline_is_there(self) -> Self:
@@ -56,21 +61,15 @@ class Comparison(Section):
         return self
 
 
-class Resolved(Section):
+class Resolved(_Shared):
     """A comparison with every value that decides on its result: the content of `compare.yaml` in its folder.
 
     Attributes:
-      shared_rounds: number of rounds of each seed that all engineers share.
       run: the configuration that all engineers share; its seed is the warm start's, and its engineer designs the shared
         rounds after round 0.
       engineers: each engineer's changes of `run.engineer`, as the file has them.
     """
 
-    seeds: tuple[Seed, ...]
-    shared_rounds: Count = 1
-    baseline: str
-    engineers: dict[Name, Values]
-    evaluation: EvaluationSection
     run: Config
 
     def configure(self, engineer: str, seed: int) -> Config:
@@ -116,18 +115,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
     comparison = config_.validate(Comparison, config_.override(values, overrides), str(path))
     try:
         run = config_.build({"base": comparison.base, **comparison.overrides}, path, source="overrides")
-        resolved = Resolved(
-            seeds=comparison.seeds,
-            shared_rounds=comparison.shared_rounds,
-            baseline=comparison.baseline,
-            engineers=comparison.engineers,
-            evaluation=comparison.evaluation,
-            run=config_.validate(Config, run, "overrides"),
-        )
-        shared, count, seed = resolved.shared_rounds, resolved.run.rounds.count, comparison.seeds[0]
-        if shared > max(1, count - 1):
+        shared = {name: getattr(comparison, name) for name in _Shared.model_fields}
+        resolved = Resolved(run=config_.validate(Config, run, "overrides"), **shared)
+        rounds, count, seed = resolved.shared_rounds, resolved.run.rounds.count, comparison.seeds[0]
+        if rounds > max(1, count - 1):
             raise ConfigError(
-                f"shared_rounds = {shared}: must be less than rounds.count = {count}, so that engineers design a round"
+                f"shared_rounds = {rounds}: must be less than rounds.count = {count}, so that engineers design a round"
             )
         engineer_factory.check(resolved.configure_shared(seed))
         for engineer in comparison.engineers:
@@ -155,13 +148,8 @@ def open_folder(out: Path, comparison: Resolved) -> Resolved:
     if any((out / "start").rglob("config.yaml")):
         begun = reopen(out)
         common = begun.engineers.keys() & comparison.engineers.keys()
-        ours, theirs = (_decisive(one, common) for one in (comparison, begun))
-        for key in [*ours, *(theirs.keys() - ours.keys())]:
-            if ours.get(key) != theirs.get(key):
-                raise ConfigError(
-                    f"{out}: holds another comparison ({key} was {theirs.get(key)}, is now {ours.get(key)}); choose "
-                    "another folder with --out, or delete this one"
-                )
+        was, now = (_decisive(one, common) for one in (begun, comparison))
+        refuse_difference(out, was, now, "choose another folder with --out, or delete this one")
         comparison = comparison.model_copy(update={"engineers": begun.engineers | comparison.engineers})
     content = yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode()
     if not target.exists() or target.read_bytes() != content:

@@ -68,7 +68,7 @@ def training(run: Run) -> Figure | None:
 
 def _draw(axes: Axes, run: Run, panel: Panel, curves: dict[tuple[Any, str], np.ndarray]) -> None:
     steps = np.arange(1, len(run.steps) + 1)
-    lines = [style.smooth(series, style.spans(run.steps), len(run.steps) // 20) for series in curves.values()]
+    lines = [style.smooth(series, run.steps) for series in curves.values()]
     if panel.stacked:
         colours, labels = zip(*curves, strict=True)
         axes.stackplot(steps, *map(np.nan_to_num, lines), colors=colours, labels=labels, linewidth=0)

@@ -10,9 +10,9 @@ from jinja2 import Environment, FileSystemLoader
 
 from jaxlake.files import write_whole
 from rl.report import samples, tables
-from rl.report.pictures import draw_all
+from rl.report.pictures import PICTURES
 from rl.report.run import Run, read
-from rl.report.style import Picture
+from rl.report.style import Picture, draw
 
 FILE = "report.html"
 _TEMPLATES = Environment(
@@ -28,7 +28,7 @@ def write(run_dir: str | Path, file: Path | None = None) -> Path:
       ValueError: the directory holds no validation, or a file that is broken or of another version; one line.
     """
     run, file = read(run_dir), file or Path(run_dir) / "report" / FILE
-    drawn = draw_all(run)
+    drawn = draw(PICTURES, run)
     values = {"headline": headline(run), "tables": tables, "walks": samples.walks(run)}
     save(file, {file.parent: drawn}, tables.numbers(run), "run.html", run=run, pictures=drawn, **values)
     return file
@@ -44,7 +44,8 @@ def write_several(run_dirs: Sequence[Path], file: Path) -> Path:
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"two of the runs are called {twice[0]}: give each a page of its own")
     runs = dict(zip(names, map(read, run_dirs), strict=True))
-    drawn = {name: draw_all(run, ["allocation.png"]) for name, run in runs.items()}
+    allocation = {"allocation.png": PICTURES["allocation.png"]}
+    drawn = {name: draw(allocation, run) for name, run in runs.items()}
     folders = {file.parent / name: pictures for name, pictures in drawn.items()}
     numbers = {name: tables.numbers(run) for name, run in runs.items()}
     save(file, folders, numbers, "several.html", runs=runs, pictures=drawn, headline=headline, tables=tables)

@@ -21,11 +21,6 @@ WIDE = 6
 """Rounds up to which a cell of the allocation has room for the realised ratio."""
 
 
-def draw_all(run: Run, names: Sequence[str] | None = None) -> dict[str, style.Picture]:
-    """Return pictures by file name, all or those named; what the run holds nothing for yet is left out."""
-    return style.draw({name: PICTURES[name] for name in names or PICTURES}, run)
-
-
 def _learning(run: Run) -> Figure | None:
     """Draw the warm start left, the rounds right, as far as there are any; one axis of shares for both."""
     draws = [draw for draw, rows in ((_warm_start, run.warm_start), (_rounds, run.steps)) if rows]
@@ -53,21 +48,17 @@ def _warm_start(warm: Axes, run: Run) -> None:
 
 
 def _rounds(rounds: Axes, run: Run) -> None:
-    total = len(run.steps)
-    parts = style.spans(run.steps)
+    total, numbers = len(run.steps), np.arange(1, len(run.steps) + 1)
     for key, colour, label in (("valid", SKY, "training: valid share"), ("reward", PURPLE, "training: reward")):
         series = style.values(run.steps, key)
         if np.isnan(series).all():  # a network has no reward beside its valid share
             continue
-        rounds.plot(np.arange(1, total + 1), series, color=colour, alpha=0.3, linewidth=0.7)
-        smooth = style.smooth(series, parts, total // 20)
-        rounds.plot(np.arange(1, total + 1), smooth, ".-", color=colour, linewidth=1.6, markersize=2, label=label)
+        rounds.plot(numbers, series, color=colour, alpha=0.3, linewidth=0.7)
+        smooth = style.smooth(series, run.steps)
+        rounds.plot(numbers, smooth, ".-", color=colour, linewidth=1.6, markersize=2, label=label)
     style.mark_rounds(rounds, run.steps)
-    ends = {run.steps[begin]["round"]: end for begin, end in parts}
-    points = [
-        (0, run.stage("warm start") or run.stage("before")),
-        *((end, run.stage(f"round {index}")) for index, end in ends.items()),
-    ]
+    points = [(0, run.stage("warm start") or run.stage("before"))]
+    points += [(end, run.stage(f"round {run.steps[begin]['round']}")) for begin, end in style.spans(run.steps)]
     _validation_points(rounds, points, shift=0.011 * total)
     rounds.set(xlabel="reinforcement learning step", xlim=(-0.03 * total, 1.02 * total))
     rounds.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -47,16 +47,16 @@ def spans(steps: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
     return list(itertools.pairwise((*starts, len(steps))))
 
 
-def smooth(series: np.ndarray, parts: Sequence[tuple[int, int]], window: int) -> np.ndarray:
-    """Return the running mean within each part: a redesign changes what a metric is measured on."""
-    return np.concatenate([running_mean(series[begin:end], window) for begin, end in parts])
-
-
 def running_mean(series: np.ndarray, window: int) -> np.ndarray:
     """Return the centred mean of what is known of about ``window`` values; NaN where nothing is."""
     half = window // 2
     near = (series[max(0, i - half) : i + half + 1] for i in range(len(series)))
     return np.array([part[~np.isnan(part)].mean() if not np.isnan(part).all() else np.nan for part in near])
+
+
+def smooth(series: np.ndarray, steps: Sequence[dict[str, Any]]) -> np.ndarray:
+    """Return the running mean within each round: a redesign changes what a metric is measured on."""
+    return np.concatenate([running_mean(series[begin:end], len(steps) // 20) for begin, end in spans(steps)])
 
 
 def evenly(count: int, most: int) -> list[int]:

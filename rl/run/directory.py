@@ -1,7 +1,6 @@
 """The folder of a run: whose it is, whole files, logs that are cut back on resuming, and the checkpoints in it."""
 
 import contextlib
-import errno
 import fcntl
 import functools
 import json
@@ -24,11 +23,8 @@ from rl.run.progress import LOGS, Progress
 
 ORIGIN = "origin.json"
 """Origin of a run that another one began: {"run": that one's folder from here, "validation_seed"}."""
-
-
 FORMAT = 3
 """Number of the form of a run's files, which a change raises that runs of before do not survive."""
-
 BEHAVIOUR = {"rules": rules.VERSION, "generator": GENERATOR, "evidence": evidence.VERSION}
 """Numbers of what a run's results depend on; results of different numbers are not comparable."""
 
@@ -52,8 +48,8 @@ class InUse(ConfigError):
 class RunDirectory:
     """The folder of one run; nothing is written before `create`.
 
-    In a job of several processes all call the same methods. Process 0 writes text, and only it may read what it has
-    just written; all save and restore arrays, so the folder lies on a disk that all of them share.
+    In a job of several processes all call the same methods. Process 0 writes text; all save and restore arrays, so the
+    folder lies on a disk that all of them share.
 
     Args:
       config: the run's configuration. A folder of another configuration is refused, unless only settings that are
@@ -182,10 +178,7 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def replaced(self, name: str) -> Iterator[Path]:
-        """Give a fresh folder to write into, which takes the place of `name` once it is whole.
-
-        Between two renames there is no such folder for a moment, never half a one.
-        """
+        """Give a fresh folder to write into, which takes the place of `name` once it is whole."""
         target, fresh, old = (self.path / f"{name}{ending}" for ending in ("", ".partial", ".old"))
         if distributed.is_main():
             for left in (fresh, old):
@@ -225,8 +218,5 @@ def take_lock(file: int | IO[bytes], folder: Path) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-            raise
-        line = f"{folder}: this file system has no locks ({error.strerror}); let no second process write there"
-        print(line, file=sys.stderr)
+        print(f"{folder}: no lock ({error.strerror}); let no second process write there", file=sys.stderr)
     return True

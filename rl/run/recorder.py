@@ -18,27 +18,21 @@ MAX_SKIPPED = 3
 
 
 class RunState(Protocol):
-    """The state of whatever learns in a run."""
+    """The state of whatever learns in a run; `snapshot` is the content of a checkpoint."""
 
     progress: Progress
 
     @property
     def parameters(self) -> Any: ...
-
-    def snapshot(self) -> Snapshot:
-        """Return the content of a checkpoint."""
-        ...
+    def snapshot(self) -> Snapshot: ...
 
 
 class Checkpointed(Protocol):
-    """Whatever learns in a run: a state to be saved, and a form in which it is used without the run."""
+    """Whatever learns in a run: a state, and `save`, which writes a folder to be used without the run."""
 
     @property
     def state(self) -> RunState: ...
-
-    def save(self, folder: Path) -> None:
-        """Write it to a folder, to be used without the run."""
-        ...
+    def save(self, folder: Path) -> None: ...
 
 
 class Recorder:
@@ -144,10 +138,8 @@ class Recorder:
         progress = self.progress
         if progress.best is not None and evidence.sampled_valid <= progress.best["sampled_valid"]:
             return
-        where = {
-            "round": name if name == "warm_start" else int(name.removeprefix("rounds/")),
-            "sampled_valid": evidence.sampled_valid,
-        }
+        k = name if name == "warm_start" else int(name.removeprefix("rounds/"))
+        where = {"round": k, "sampled_valid": evidence.sampled_valid}
         self.export("best", where | {"valid": evidence.valid / evidence.n, "boards": evidence.n})
         progress.best = where
 

@@ -34,8 +34,7 @@ WANDB_TIMEOUT = 8
 class Display:
     """Shows one stage of work at a time: messages stay, and a line below them tells how far the stage is.
 
-    On a terminal that line is written over and goes in the end; elsewhere it is written anew every ten seconds. Use as
-    a context manager, so that the terminal is left in order whatever happens.
+    On a terminal that line is written over and goes in the end; elsewhere it is written anew every ten seconds.
 
     Args:
       quiet: show nothing, as all processes of a job but one do.
@@ -80,8 +79,8 @@ class Display:
             self._show(status)
 
     def _show(self, status: str) -> None:
-        seconds, is_due = time.monotonic() - self._last, self.done == self._total
-        is_due |= seconds > PLAIN_EVERY
+        seconds = time.monotonic() - self._last
+        is_due = seconds > PLAIN_EVERY or self.done == self._total
         if not (self._moves or is_due):
             return
         # At the rate since the line before: the first steps compile, and a mean over all would promise hours.
@@ -104,8 +103,7 @@ class Display:
 class Trackers:
     """Hands the metrics of each step to TensorBoard and Weights & Biases, as `tracking` asks for; never stops a run.
 
-    The x axis of both is the step of the whole run, so a curve runs through warm start and rounds. Nothing is
-    opened, and no file written, before the first step.
+    Nothing is opened, and no file written, before the first step.
 
     Raises:
       ConfigError: if a package is missing, or there is no login to Weights & Biases.
@@ -129,7 +127,7 @@ class Trackers:
 
         Args:
           place: {"phase", "round", "step"}; the phase is the first part of a metric's name, as in ``round/reward``.
-          total_step: number of the step in the whole run, from 1.
+          total_step: the x axis, the number of the step in the whole run, from 1.
           timings: seconds and figures of the process, shown as ``timings/rollout`` and so on.
         """
         if not distributed.is_main():
@@ -252,7 +250,7 @@ class Meter:
 
 @functools.cache
 def _compilations() -> list[float]:
-    """Seconds of every compilation since the first call; the listener is registered once, because it stays for good."""
+    """Return the seconds of every compilation since the first call; a listener of JAX stays for good."""
     seconds: list[float] = []
 
     def listen(event: str, duration_secs: float, **_: Any) -> None:

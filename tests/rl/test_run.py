@@ -166,20 +166,16 @@ def test_only_what_reads_a_reference_keeps_one():
 
 
 def test_a_wish_to_stop_is_fulfilled_with_everything_saved(run):
+    """Between two steps, and within long work that changes nothing."""
     run.recorder.check_stop()
     assert run.recorder.directory.checkpoints.steps == []
-    run.recorder.stop.number = signal.SIGTERM
-    with pytest.raises(Interrupted) as stop:
-        run.recorder.check_stop()
-    assert stop.value.number == signal.SIGTERM
-    assert saved(run).progress.step == 4
-
-
-def test_long_work_that_changes_nothing_is_cut_off_and_what_was_there_saved(run):
     with run.recorder.stop.listening(), pytest.raises(Interrupted), run.recorder.save_on_interrupt():
         signal.raise_signal(signal.SIGTERM)
         pytest.fail("went on")
-    assert saved(run).progress.step == 4
+    with pytest.raises(Interrupted) as stop:
+        run.recorder.check_stop()
+    assert stop.value.number == signal.SIGTERM
+    assert run.recorder.directory.checkpoints.steps == [1, 2] and saved(run).progress.step == 4
 
 
 ALONE = Kind.of("3x1")
