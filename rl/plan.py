@@ -1,7 +1,6 @@
 """The command `python -m rl.plan`: compiles a run's largest programs ahead of time and runs none: do they fit?
 
-For a TPU topology it needs no TPU, only libtpu's compiler, and the figures are those of the programs that such a TPU
-would run. Without a topology it asks the compiler of the devices that are here.
+For a TPU topology it needs no TPU, only libtpu's compiler; else it asks the compiler of the devices that are here.
 """
 
 import argparse
@@ -34,15 +33,10 @@ TPU_MEMORY = {"TPU v5 lite": 15.75, "TPU v5": 95.73, "TPU v6 lite": 31.24}
 
 @dataclasses.dataclass(frozen=True)
 class Figures:
-    """The compiler's figures of a program, in bytes of one device.
+    """The compiler's figures of a program, in bytes of one device; `needed` is their sum.
 
-    Attributes:
-      seconds: time to trace and compile the program.
-      outputs: bytes of outputs that do not take the place of a donated argument.
-      beside: see `rl.students.Program`.
-      needed: the sum.
-      fits: whether the device has so many bytes. The compiler refuses a program that alone is too large, and says no
-        more than what arguments, outputs and temporaries add up to; `outputs` is 0 then.
+    The compiler refuses a program that alone is too large, and says no more than what arguments, outputs and
+    temporaries add up to: `outputs` is 0 then.
     """
 
     seconds: float
@@ -72,21 +66,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def show(mesh: Mesh, planned: Sequence[Program], limit: int) -> bool:
     """Compile the programs one by one, print a line for each and the verdict, and return whether all fit."""
     shape = " x ".join(f"{name} {size}" for name, size in mesh.shape.items())
-    largest = max(per_device((program.arguments, program.beside)) for program in planned)
-    name, unit = ("GiB", GIB) if largest > GIB else ("MiB", 2**20)
-    print(f"{mesh.size} x {mesh.devices.flat[0].device_kind}, mesh {shape}, {limit / unit:,.2f} {name} a device\n")
-    print(f"{name} a device{'compile':>16}{'arguments':>10}{'outputs':>8}{'temporary':>10}{'beside':>7}{'sum':>8}")
+    print(f"{mesh.size} x {mesh.devices.flat[0].device_kind}, mesh {shape}, {limit / GIB:,.2f} GiB a device\n")
+    print(f"GiB a device{'compile':>16}{'arguments':>10}{'outputs':>8}{'temporary':>10}{'beside':>7}{'sum':>8}")
     figures = dict[str, Figures]()
     for program in planned:
         print(f"{program.name:20}", end="", flush=True)  # while it compiles, which can take minutes
         x = figures[program.name] = compile(program, limit)
         sizes = zip((x.arguments, x.outputs, x.temporaries, x.beside, x.needed), (10, 8, 10, 7, 8), strict=True)
-        columns = "".join(f"{size / unit:{width}.2f}" for size, width in sizes)
+        columns = "".join(f"{size / GIB:{width}.2f}" for size, width in sizes)
         print(f"{x.seconds:6.1f} s{columns}  {'fits' if x.fits else 'no room'}", flush=True)
     most = max(figures, key=lambda program: figures[program].needed)
     fits = all(x.fits for x in figures.values())
-    verdict = "fits" if fits else "does NOT fit"
-    print(f"\n{verdict}: {most} takes the most, {figures[most].needed / unit:,.2f} of {limit / unit:,.2f} {name}")
+    verdict = f"{'fits' if fits else 'does NOT fit'}: {most} takes the most"
+    print(f"\n{verdict}, {figures[most].needed / GIB:,.2f} of {limit / GIB:,.2f} GiB")
     return fits
 
 
@@ -111,11 +103,7 @@ def compile(program: Program, limit: int) -> Figures:
 
 
 def topology_devices(name: str) -> list[jax.Device]:
-    """Return descriptions of the chips of a TPU topology such as ``v5e:2x4``, for which XLA can compile.
-
-    Raises:
-      ConfigError: if libtpu is not installed or does not know the topology.
-    """
+    """Return descriptions of the chips of a TPU topology such as ``v5e:2x4``, for which XLA can compile."""
     if importlib.util.find_spec("libtpu") is None:
         raise ConfigError("--topology needs the compiler for TPUs: pip install libtpu")
     # libtpu looks for the TPU around it and complains of what it does not find, unless these say where it is; and it
@@ -130,19 +118,15 @@ def topology_devices(name: str) -> list[jax.Device]:
 
 
 def memory(mesh: Mesh) -> int:
-    """Return the bytes that a device of the mesh has for programs; virtual CPU devices share the machine's.
-
-    Raises:
-      ConfigError: for a TPU whose size is not known here.
-    """
+    """Return the bytes that a device of the mesh has for programs; virtual CPU devices share the machine's."""
     device = mesh.devices.flat[0]
-    if device.platform == "tpu":
-        if device.device_kind not in TPU_MEMORY:
-            raise ConfigError(f"the TPU must be one of {', '.join(TPU_MEMORY)}, not {device.device_kind}")
-        return int(TPU_MEMORY[device.device_kind] * GIB)
     if device.platform == "cpu":
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // mesh.size
-    return device.memory_stats()["bytes_limit"]
+    if device.platform != "tpu":
+        return device.memory_stats()["bytes_limit"]
+    if device.device_kind not in TPU_MEMORY:
+        raise ConfigError(f"the TPU must be one of {', '.join(TPU_MEMORY)}, not {device.device_kind}")
+    return int(TPU_MEMORY[device.device_kind] * GIB)
 
 
 def per_device(tree: Any) -> int:
@@ -153,15 +137,10 @@ def per_device(tree: Any) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command_parser(
         "rl.plan",
-        "Compiles the largest programs of a run, for this machine's devices or for other TPUs,\n"
-        "and prints the device memory that each takes. The exit status is 0 if all fit, else 1.\n\n"
-        "  arguments  the program's own: weights, optimizer state, cache, batches\n"
-        "  outputs    arrays made beside them; a replaced argument is not counted again\n"
-        "  temporary  memory that the program needs while it runs\n"
-        "  beside     other arrays of the run on the device, such as the optimizer's state",
-        "examples:\n"
-        "  python -m rl.plan --config configs/tiny.yaml student.learn.micro_batch=8\n"
-        "  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4",
+        "Compiles the largest programs of a run, for this machine's devices or for other TPUs, and\n"
+        "prints the device memory that each takes: its arguments, its outputs beside them, temporary\n"
+        "memory while it runs, and the run's other arrays (beside). Exit status 0 if all fit, else 1.",
+        "examples:\n  python -m rl.plan --config configs/qwen3-4b-v5e-8.yaml --topology v5e:2x4",
     )
     parser.add_argument("--config", type=local_path, required=True, metavar="FILE", help="YAML file of the run")
     parser.add_argument("--topology", metavar="NAME", help="TPU chips, such as v5e:2x4 (default: this machine's)")

@@ -43,7 +43,7 @@ def test_the_optimizer_waits_beside_both(tiny):
 def one_program():
     """A program of one product on one device, in the place of an update."""
     sharding = NamedSharding(Mesh(np.array(jax.devices()[:1]).reshape(1, 1), ("fsdp", "tp")), P())
-    x = jax.ShapeDtypeStruct((512, 512), jnp.float32, sharding=sharding)
+    x = jax.ShapeDtypeStruct((4096, 4096), jnp.float32, sharding=sharding)
     return students.Program("update", lambda: jax.jit(lambda x: x @ x).lower(x), x, (x, x))
 
 
@@ -51,10 +51,10 @@ def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys):
     monkeypatch.setattr(plan, "programs", lambda config, mesh: [one_program()])
     arguments = ["--config", str(TINY), "mesh.fsdp=1"]
     assert plan.main(arguments) == 0
-    assert "\nfits: update takes the most, 4.00 of " in capsys.readouterr().out
-    monkeypatch.setattr(plan, "memory", lambda mesh: 3 * MEGABYTE)
+    assert "\nfits: update takes the most, 0.25 of " in capsys.readouterr().out
+    monkeypatch.setattr(plan, "memory", lambda mesh: plan.GIB // 5)
     assert plan.main(arguments) == 1
-    assert "does NOT fit: update takes the most, 4.00 of 3.00 MiB" in capsys.readouterr().out
+    assert "does NOT fit: update takes the most, 0.25 of 0.20 GiB" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
