@@ -74,8 +74,9 @@ def lake_of(actor: Actor, reward: PlayerReward | str | None) -> Lake:
     lake = Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=actor.observe)
     if reward is None:
         return lake
-    own = extensions.find("student.reward", reward) if extensions.is_own(reward) else REWARDS[PlayerReward(reward)]
-    return dataclasses.replace(lake, reward=own)
+    if extensions.is_own(reward):
+        return dataclasses.replace(lake, reward=extensions.find("student.reward", reward))
+    return dataclasses.replace(lake, reward=REWARDS[PlayerReward(reward)])
 
 
 def log_probabilities(logits: Array, legal: Array) -> Array:
@@ -121,8 +122,8 @@ def decide(actor: Actor, parameters: Any, frozen: Any, view: Any, legal: Array, 
         return jax.tree.map(lambda whole, x: whole.at[numbers].set(x, mode="drop"), results, decided)
 
     nothing = jnp.where(legal, 0.0, _NEVER).reshape(wanted.size, -1), jnp.zeros(wanted.size)
-    chosen, value = chunks(actor.chunk, wanted, (view, legal), body, nothing)
-    return chosen.reshape(legal.shape), value.reshape(wanted.shape)
+    logits, value = chunks(actor.chunk, wanted, (view, legal), body, nothing)
+    return logits.reshape(legal.shape), value.reshape(wanted.shape)
 
 
 def lane(tree: Any, number: int) -> Any:

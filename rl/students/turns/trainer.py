@@ -185,16 +185,16 @@ class TurnTrainer:
         return advantage / (jnp.sqrt(jnp.sum(advantage**2) / count) + 1e-5), returns
 
     def _groups(self, rollout: Rollout) -> tuple[Array, Array]:
-        """Return the sum of an agent's rewards in each play, and whether there is such a play.
+        """Return the sum of an agent's rewards in each play, and whether it was played.
 
         Both are float32 ``[plays, groups, samples, agents]``. A group may lack plays, as each environment goes at its
         own pace.
         """
         present = rollout.present.astype(jnp.float32)
         worth = rollouts.sum_by_play(rollout, rollout.reward * present)
-        there = rollouts.sum_by_play(rollout, present) > 0
+        played = rollouts.sum_by_play(rollout, present) > 0
         shape = len(worth), -1, self.samples, worth.shape[-1]
-        return worth.reshape(shape), there.reshape(shape).astype(jnp.float32)
+        return worth.reshape(shape), played.reshape(shape).astype(jnp.float32)
 
     def _against_group(self, rollout: Rollout) -> Array:
         """Return advantages of a play over its group, in the group's standard deviations (Shao et al. 2024).
@@ -202,9 +202,9 @@ class TurnTrainer:
         With `gae_lambda` below 1 they fade with the steps from a move to the play's end. That is generalised advantage
         estimation (Schulman et al. 2016) where every state of a play is worth its group's mean.
         """
-        worth, there = self._groups(rollout)
-        count = jnp.maximum(jnp.sum(there, axis=2, keepdims=True), 1)
-        centred = (worth - jnp.sum(worth, axis=2, keepdims=True) / count) * there
+        worth, played = self._groups(rollout)
+        count = jnp.maximum(jnp.sum(played, axis=2, keepdims=True), 1)
+        centred = (worth - jnp.sum(worth, axis=2, keepdims=True) / count) * played
         scaled = centred / (jnp.sqrt(jnp.sum(centred**2, axis=2, keepdims=True) / count) + 1e-4)
         advantage = rollouts.of_play(rollout, scaled.reshape(len(worth), -1, worth.shape[-1])) * rollout.present
         last = rollouts.of_play(rollout, rollouts.sum_by_play(rollout, jnp.where(rollout.done, rollout.length, 0)))
@@ -217,14 +217,14 @@ class TurnTrainer:
         other plays are worth.
         """
         present = rollout.present[..., None].astype(jnp.float32)
-        own = self.actor.features(rollout.view) * present
-        team = jnp.sum(own, axis=2, keepdims=True) / jnp.maximum(jnp.sum(present, axis=2, keepdims=True), 1)
-        worth, there = self._groups(rollout)
-        size = (jnp.sum(there, axis=2, keepdims=True) - 1) * there
-        total = (jnp.sum(worth, axis=2, keepdims=True) - worth) * there
-        others = jnp.stack([total / jnp.maximum(size, 1), size > 0], axis=-1)
-        others = rollouts.of_play(rollout, others.reshape(len(worth), -1, *others.shape[-2:]))
-        rows = jnp.concatenate([own, jnp.broadcast_to(team, own.shape), others, present], axis=-1) * present
+        features = self.actor.features(rollout.view) * present
+        team = jnp.sum(features, axis=2, keepdims=True) / jnp.maximum(jnp.sum(present, axis=2, keepdims=True), 1)
+        worth, played = self._groups(rollout)
+        size = (jnp.sum(played, axis=2, keepdims=True) - 1) * played
+        total = (jnp.sum(worth, axis=2, keepdims=True) - worth) * played
+        beside = jnp.stack([total / jnp.maximum(size, 1), size > 0], axis=-1)
+        beside = rollouts.of_play(rollout, beside.reshape(len(worth), -1, *beside.shape[-2:]))
+        rows = jnp.concatenate([features, jnp.broadcast_to(team, features.shape), beside, present], axis=-1) * present
         to_come = estimate_advantages(rollout, jnp.zeros_like(rollout.value), 1.0) * rollout.present
         flat = rows.reshape(-1, rows.shape[-1])
         gram = flat.T @ flat + RIDGE * jnp.eye(flat.shape[1])

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -60,25 +60,17 @@ class Prompt:
 
         The padding is on the right.
         """
-        columns: list[Any] = [np.array([self.before], np.int32)]
-        valid: list[Any] = [np.ones((1, len(self.before)), bool)]
-        for number, phrases in enumerate(self.parts):
+        columns = []
+        for number, phrases in enumerate([(self.before,), *self.parts, (self.after,)]):
             width = max(map(len, phrases))
-            table = np.array([phrase + (0,) * (width - len(phrase)) for phrase in phrases], np.int32)
-            there = np.array([[i < len(phrase) for i in range(width)] for phrase in phrases])
-            columns.append(jnp.asarray(table)[views[:, number]])
-            valid.append(jnp.asarray(there)[views[:, number]])
-        columns.append(np.array([self.after], np.int32))
-        valid.append(np.ones((1, len(self.after)), bool))
-
-        def join(parts: list[Any], dtype: Any) -> jax.Array:
-            return jnp.concatenate([jnp.broadcast_to(x, (len(views), x.shape[1])).astype(dtype) for x in parts], axis=1)
-
-        tokens, there = join(columns, jnp.int32), join(valid, bool)
+            table = np.array([phrase + (-1,) * (width - len(phrase)) for phrase in phrases], np.int32)
+            rows = views[:, number - 1] if 0 < number <= len(self.parts) else np.zeros(len(views), int)
+            columns.append(jnp.asarray(table)[rows])
+        tokens = jnp.concatenate(columns, axis=1)
         if not self.padded:
-            return tokens, there
-        order = jnp.argsort(~there, axis=1, stable=True)
-        return jnp.take_along_axis(tokens, order, 1), jnp.take_along_axis(there, order, 1)
+            return tokens, jnp.ones(tokens.shape, bool)
+        tokens = jnp.take_along_axis(tokens, jnp.argsort(tokens < 0, axis=1, stable=True), axis=1)
+        return jnp.maximum(tokens, 0), tokens >= 0
 
 
 def in_words(tokenizer: Tokenizer) -> Prompt:
