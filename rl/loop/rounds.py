@@ -12,7 +12,6 @@ from rl.model.policy import pin
 from rl.model.sharding import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
-from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.tracking import Display
@@ -107,7 +106,7 @@ def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal
       Interrupted: with everything saved as it was before.
     """
     config, progress = student.config, student.state.progress
-    history, k = past_rounds(progress), progress.round
+    history, k = [PastRound.from_json(past) for past in progress.history], progress.round
     key = make_key(config.seed, Purpose.DESIGN, k)
     author = student.state.parameters
     if k and isinstance(student, WritingStudent):
@@ -123,11 +122,6 @@ def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal
     recorder.directory.write(f"rounds/{k}/config.json", proposal.projected.to_dict())
     recorder.directory.write(f"rounds/{k}/proposal.json", proposal.to_json() | {"parameters": author})
     return proposal
-
-
-def past_rounds(progress: Progress) -> list[PastRound]:
-    """Return the finished rounds of a run as an engineer reads them."""
-    return [PastRound.from_json(past) for past in progress.history]
 
 
 def announce(display: Display, k: int, proposal: Proposal) -> None:
