@@ -14,9 +14,6 @@ from engineer.proposal import Proposal
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 
-Names = Mapping[Kind, Kind]
-"""The other name of each kind."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Shuffled:
@@ -74,7 +71,7 @@ def _cycle(kinds: Sequence[Kind]) -> dict[Kind, Kind]:
     return dict(zip(kinds, [*kinds[1:], *kinds[:1]], strict=True))
 
 
-def relabelled(evidence: Evidence, names: Names) -> Evidence:
+def relabelled(evidence: Evidence, names: Mapping[Kind, Kind]) -> Evidence:
     """Return the same numbers with every row under another kind; tables ascend again, totals are what they were."""
 
     def rows(part: Iterable[Any]) -> tuple[Any, ...]:
@@ -90,12 +87,12 @@ def relabelled(evidence: Evidence, names: Names) -> Evidence:
     )
 
 
-def permuted(history: Sequence[PastRound], names: Names) -> list[PastRound]:
+def permuted(history: Sequence[PastRound], names: Mapping[Kind, Kind]) -> list[PastRound]:
     """Return a history with everything of each kind under another's name: validations, training and configurations."""
     return [PastRound(past.round, renamed(past.config, names), relabelled(past.evidence, names)) for past in history]
 
 
-def renamed(config: LakeConfig, names: Names) -> LakeConfig:
+def renamed(config: LakeConfig, names: Mapping[Kind, Kind]) -> LakeConfig:
     """Return a configuration with each kind's ratios under another's name, which must be one of its kinds too."""
     rows = zip((names[kind] for kind in config.kinds), config.data, config.hole, config.wait, strict=True)
     return LakeConfig(*zip(*sorted(rows), strict=True))

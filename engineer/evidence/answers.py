@@ -52,14 +52,9 @@ def evidence_from_verdicts(
         _row(kind, counted, **({} if shares is None else _sampled(shares[kinds == kind])))
         for kind, counted in zip(map(Kind.of, sums), sums.values(), strict=True)
     )
-    return Evidence(
-        by_kind=tuple(rows),
-        sampled_valid=None if shares is None else float(shares.mean()),
-        sampled_se=None if shares is None else standard_error(shares),
-        samples_per_prompt=0 if shares is None else samples_per_prompt,
-        answer_tokens=float(np.mean(tokens)),
-        truncated=float(np.mean(truncated)),
-    )
+    samples = (None, None, 0) if shares is None else (float(shares.mean()), standard_error(shares), samples_per_prompt)
+    sampled_valid, sampled_se, count = samples
+    return Evidence(tuple(rows), sampled_valid, sampled_se, count, float(np.mean(tokens)), float(np.mean(truncated)))
 
 
 def add(
