@@ -141,8 +141,12 @@ class TurnTrainer:
 
         def draw(number: Array) -> Array:
             """Draw the boards of the plays of these numbers ``[environments]``."""
-            keys = jax.vmap(lambda place: jax.random.fold_in(level_key, place))(number * student.environments + group)
-            return jax.vmap(lambda key: jax.random.randint(key, (), 0, len(boards.optima), jnp.int32))(keys)
+
+            def one(group: Array, number: Array) -> Array:
+                key = jax.random.fold_in(jax.random.fold_in(level_key, number), group)
+                return jax.random.randint(key, (), 0, len(boards.optima), jnp.int32)
+
+            return jax.vmap(one)(group, number)
 
         def step(environments: Environments, now: tuple[Array, Array]) -> tuple[Environments, Rollout]:
             time, key = now
