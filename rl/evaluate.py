@@ -17,7 +17,7 @@ from jaxlake.types import Objective
 from rl import config as config_
 from rl import distributed, students
 from rl.command import add_job_options, add_path, guarded, join, parse, shipped
-from rl.config import Config, ConfigError, LoRASection, NetworkSection, RunError
+from rl.config import Config, ConfigError, LoRASection, NetworkSection, RunError, TextSection, ValidationSection
 from rl.judge.asking import Asker, ModelAsker, ServerAsker, collect
 from rl.judge.record import Record
 from rl.judge.suite import Evaluation, questions, suite_identity
@@ -53,9 +53,9 @@ exit status:
   0 done, 1 some answers are missing, 2 a mistake in the command or the
   configuration, 130 stopped by Ctrl-C
 
-A KEY is a setting such as student.text.max_new_tokens or validation.top_p; python -m
-rl.train --help lists them all. The variable OPENAI_API_KEY contains the key of a
-server.
+A KEY is a setting such as validation.top_p or student.text.max_new_tokens;
+python -m rl.train --help lists them all. The variable OPENAI_API_KEY contains
+the key of a server.
 
 examples:
   python -m rl.evaluate --run runs/tiny --suite validation
@@ -85,17 +85,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             boards = benchmark.load(SUITES[options.suite])
             boards = benchmark.take(boards, benchmark.spread(boards))
             part = benchmark.take(boards, range(min(options.limit or len(boards), len(boards))))
-            sampling = _sampling(config, samples, options.temperature)
+            text, seed = config.student.text, config.seed
+            sampling = _sampling(config.validation, text.thinking, samples, options.temperature)
             asker: Asker
             if options.api:
-                asker = _ask_server(options.api[0], model, options.concurrency, config, sampling, display)
+                asker = _ask_server(options.api[0], model, options.concurrency, text, sampling, display)
             else:
                 answerer = students.load(config, model, boards.instances, display.say)
-                asker = ModelAsker(answerer, boards, sampling, samples, config.seed)
+                asker = ModelAsker(answerer, boards, sampling, samples, seed)
             identity = {"suite": options.suite, "sha256": boards.account["sha256"]}
-            identity |= {"style": config.student.text.model_dump(mode="json")["style"]}
-            identity |= suite_identity(config, sampling, samples)
-            record = collect(asker, questions(config, part, samples), folder, identity, display, stop)
+            identity |= {"style": text.model_dump(mode="json")["style"]}
+            identity |= suite_identity(text, seed, sampling, samples)
+            record = collect(asker, questions(text, seed, part, samples), folder, identity, display, stop)
             if record is not None:  # this process has the answers
                 _report(record, model, part, config.lake.objective, display)
                 if missing := sum((name, i) not in record.answers for name in part.ids for i in range(samples)):
@@ -127,27 +128,26 @@ def _as_loaded(file: Path | None, overrides: Sequence[str]) -> Config:
     return config.model_copy(update={"student": student.model_copy(update={"model": model})})
 
 
-def _sampling(config: Config, samples: int, temperature: float | None) -> SamplingParams:
+def _sampling(settings: ValidationSection, thinking: bool, samples: int, temperature: float | None) -> SamplingParams:
     """Return greedy sampling for one answer to a board, that of `validation` for several, or by a temperature.
 
     With thinking one answer is sampled, too: greedy thoughts run in circles, and the authors of Qwen3 advise against
     them.
     """
-    settings = config.validation
     if temperature is None:
-        temperature = settings.temperature if samples > 1 or config.student.text.thinking else 0.0
+        temperature = settings.temperature if samples > 1 or thinking else 0.0
     return SamplingParams(temperature, settings.top_k, settings.top_p) if temperature else SamplingParams(0.0)
 
 
 def _ask_server(
-    url: str, model: str, concurrency: int, config: Config, sampling: SamplingParams, display: Display
+    url: str, model: str, concurrency: int, text: TextSection, sampling: SamplingParams, display: Display
 ) -> ServerAsker:
     """Return a server's model, which has answered a first small question."""
     from rl.judge.server import ChatClient  # takes 1.7 s, and needs a package that not everyone has
 
     if jax.distributed.is_initialized():
         raise ConfigError("--api: one process asks; start it alone")
-    text, drawn = config.student.text, dataclasses.asdict(sampling)
+    drawn = dataclasses.asdict(sampling)
     client = ChatClient(url, model, max_tokens=text.max_new_tokens, thinking=text.thinking, **drawn)
     client.check(display.say)
     return ServerAsker(client, concurrency)

@@ -11,26 +11,26 @@ import numpy as np
 from jaxlake.benchmark import Benchmark, Scores, published, score
 from jaxlake.table import WIDTH, Table
 from jaxlake.types import Objective
-from rl.config import Config
+from rl.config import TextSection
 from rl.judge.asking import Question
 from rl.judge.record import Answer
 from rl.model.policy import writer
 from rl.model.sampler import SamplingParams
 
 
-def questions(config: Config, suite: Benchmark, samples: int) -> list[Question]:
+def questions(text: TextSection, seed: int, suite: Benchmark, samples: int) -> list[Question]:
     """Return the questions to a suite's boards, the samples of one board side by side, each with a seed of its own."""
     return [
-        Question(name, sample, message, zlib.crc32(f"{config.seed} {name} {sample}".encode()))
-        for name, message in zip(suite.ids, map(writer(config.student.text), suite.instances), strict=True)
+        Question(name, sample, message, zlib.crc32(f"{seed} {name} {sample}".encode()))
+        for name, message in zip(suite.ids, map(writer(text), suite.instances), strict=True)
         for sample in range(samples)
     ]
 
 
-def suite_identity(config: Config, sampling: SamplingParams, samples: int) -> dict[str, Any]:
+def suite_identity(text: TextSection, seed: int, sampling: SamplingParams, samples: int) -> dict[str, Any]:
     """Return the settings that affect the answers to a suite, whoever answers."""
-    text = {"max_new_tokens": config.student.text.max_new_tokens, "thinking": config.student.text.thinking}
-    return {"samples": samples, **dataclasses.asdict(sampling), "seed": config.seed, **text}
+    room = {"max_new_tokens": text.max_new_tokens, "thinking": text.thinking}
+    return {"samples": samples, **dataclasses.asdict(sampling), "seed": seed, **room}
 
 
 def score_answers(
@@ -111,7 +111,7 @@ class Evaluation:
             unit = "steps" if plays else "tokens"
             parts.append(f"Answers have {mean:.1f} {unit} on average, nine in ten at most {lengths['p90']:.0f}.")
         if lengths["truncated"]:
-            section, limit = ("student", "episode_steps") if plays else ("text", "max_new_tokens")
+            section, limit = ("student", "episode_steps") if plays else ("student.text", "max_new_tokens")
             parts.append(
                 f"{lengths['truncated']:.1f} % of the answers were cut off at {section}.{limit} = {about[limit]:,}; "
                 "with more room some of them may be valid."

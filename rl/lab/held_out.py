@@ -79,8 +79,9 @@ def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop:
     def answers(kind: str, sampling: SamplingParams, samples: int) -> Mapping[tuple[str, int], Answer]:
         asker = ModelAsker(answerer, suite, sampling, samples, config.seed)
         identity = {"sha256": suite.account["sha256"], "boards": len(suite)}
-        identity |= suite_identity(config, sampling, samples)
-        folder, asked = plan.path / "evaluations" / f"held_out_{kind}", questions(config, suite, samples)
+        identity |= suite_identity(config.student.text, config.seed, sampling, samples)
+        asked = questions(config.student.text, config.seed, suite, samples)
+        folder = plan.path / "evaluations" / f"held_out_{kind}"
         record = collect(asker, asked, folder, identity, display, stop, f"held-out boards, {kind}")
         assert record is not None, "a comparison's worker is one process"
         return record.answers

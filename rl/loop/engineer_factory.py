@@ -36,7 +36,6 @@ from rl.config import Config, EngineerSection, MeshSection, ModelSection, Player
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, LanguageKind
 from rl.learn.context import read_context
 from rl.model.policy import Policy
-from rl.model.tokenizer import Tokenizer
 from rl.run.recorder import Recorder
 from rl.students import BranchingStudent, Student, WritingStudent
 
@@ -63,10 +62,7 @@ def check(config: Config) -> None:
 def make_engineer(student: Student, recorder: Recorder) -> Engineer:
     """Return the engineer of all rounds of a run, which designs for the student as it is whenever it is asked.
 
-    Where it is a server's, the server gets a first small question now, while there is no round to lose.
-
-    Raises:
-      ConfigError: if its template, its function, its model or its server cannot be used.
+    ConfigError if its template, function, model or server cannot be used, now, while there is no round to lose.
     """
     config, settings = student.config, student.config.engineer
     if settings.kind == BranchKind.HINDSIGHT:
@@ -107,10 +103,7 @@ def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
 
 
 def _recorded(recorder: Recorder, generate: Generate) -> Generate:
-    """Wrap a generation so that each message is kept in the run's directory, and shown if it is short.
-
-    Of several attempts the last one's is kept.
-    """
+    """Wrap a generation so that the last message is kept in the run's directory, and each is shown if it is short."""
 
     def recorded(message: str, grammar: str, key: jax.Array) -> Generation:
         k, words = recorder.progress.round, "; ".join(message.splitlines())
@@ -127,27 +120,20 @@ def _generation(student: Student, recorder: Recorder) -> tuple[Generate, Callabl
     config, settings = student.config, student.config.engineer
     if settings.kind == LanguageKind.API:
         return _server_generation(settings, config.lake.kinds, recorder), lambda message: True
-    tokenizer: Tokenizer
     if settings.kind in MODELS:
         policy, parameters = load_model(settings.model, config.mesh)
         generate = policy.grammar_sampler(settings).generation(lambda: parameters, recorder.with_stop_check())
-        tokenizer = policy.tokenizer
+        fits = policy.tokenizer.fits
     else:
         assert isinstance(student, WritingStudent)  # as Config makes sure
         generate, tokenizer = student.generation(recorder, settings.kind)
-    return generate, lambda message: tokenizer.fits(message, settings.max_prompt_tokens)
+        fits = tokenizer.fits
+    return generate, lambda message: fits(message, settings.max_prompt_tokens)
 
 
 @functools.lru_cache(4)
 def load_model(folder: str | None, mesh: MeshSection) -> tuple[Policy, nnx.State]:
-    """Load the language model that is only an engineer; once for all runs of a process.
-
-    Args:
-      folder: checkpoint as in `engineer.model`; None for the shipped one.
-
-    Raises:
-      ConfigError: if `engineer.model` holds none, or does not fit the devices.
-    """
+    """Load the language model that is only an engineer, None for the shipped one; once for all runs of a process."""
     model = ModelSection(path=folder, shape="tiny" if folder is None else None)
     return Policy.create(PlayerSection(model=model), mesh, seed_key(0))
 
@@ -155,23 +141,14 @@ def load_model(folder: str | None, mesh: MeshSection) -> tuple[Policy, nnx.State
 def _server_generation(settings: EngineerSection, kinds: tuple[Kind, ...], recorder: Recorder) -> Generate:
     """Return generation by a server's model, which has answered a first small question.
 
-    Its answers follow a schema where the server has such, and are read tolerantly. The first process of a job asks, and
-    all get the answer. How the server was asked, and the tokens it counted, go to `API_LOG` of the run.
+    Its answers follow a schema where the server has such. The first process of a job asks, and all get the answer.
     """
     from rl.judge.server import ChatClient, RequestFailed
 
     api = settings.api
     assert api.url and api.model  # as Config makes sure
-    client = ChatClient(
-        api.url,
-        api.model,
-        temperature=settings.temperature,
-        max_tokens=api.max_tokens,
-        thinking=True,  # as a policy that is the engineer, its model may think first
-        top_p=settings.top_p,
-        top_k=settings.top_k,
-        schema=schema(kinds),
-    )
+    drawn = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
+    client = ChatClient(api.url, api.model, max_tokens=api.max_tokens, thinking=True, schema=schema(kinds), **drawn)
     distributed.from_main(lambda: client.check(recorder.display.say))
 
     def ask(message: str, seed: int) -> dict[str, Any]:
@@ -181,9 +158,9 @@ def _server_generation(settings: EngineerSection, kinds: tuple[Kind, ...], recor
     def generate(message: str, grammar: str, key: jax.Array) -> Generation:
         with recorder.save_on_interrupt():
             answer = distributed.from_main(lambda: ask(message, int(jax.random.key_data(key)[-1])))
-        counts = {name: answer[name] for name in ("failed", "prompt_tokens", "completion_tokens") if name in answer}
         row = {"round": recorder.progress.round, "model": api.model, "max_tokens": api.max_tokens, "sent": client.sent}
-        recorder.directory.append(API_LOG, row | counts)
+        row |= {name: answer[name] for name in ("failed", "prompt_tokens", "completion_tokens") if name in answer}
+        recorder.directory.append(API_LOG, row)
         if "failed" in answer:
             raise NoAnswer(answer["failed"])
         return Generation.of(answer["text"], api.max_tokens if answer["truncated"] else None)
