@@ -147,7 +147,7 @@ def _server_generation(settings: EngineerSection, kinds: tuple[Kind, ...], recor
 
     api = settings.api
     assert api.url and api.model  # as Config makes sure
-    drawn = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
+    drawn: dict[str, Any] = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
     client = ChatClient(api.url, api.model, max_tokens=api.max_tokens, thinking=True, schema=schema(kinds), **drawn)
     distributed.from_main(lambda: client.check(recorder.display.say))
 
