@@ -20,7 +20,6 @@ from rl.config import ConfigError
 port, me = sys.argv[1:]
 distributed.initialize(f"127.0.0.1:{port}", 2, int(me))
 import jax
-assert jax.config.values["jax_cuda_visible_devices"] == "all"  # whatever SLURM says, the arguments say it all
 me = jax.process_index()
 assert jax.device_count() == 8 and distributed.is_main() == (me == 0)
 assert distributed.share(10, "things") == slice(5 * me, 5 * me + 5)
@@ -85,20 +84,9 @@ print("done")
 """
 
 
-AROUND = {
-    "KUBERNETES_SERVICE_HOST": "10.0.0.1",
-    "SLURM_JOB_ID": "7",
-    "SLURM_STEP_NODELIST": "elsewhere",
-    "SLURM_NTASKS": "16",
-    "SLURM_PROCID": "9",
-    "SLURM_LOCALID": "1",
-}
-"""What a process finds in its environment in a pod, and in a step of SLURM."""
-
-
 @pytest.mark.heavy
 def test_two_processes_share_gather_and_agree():
-    assert "kubernetes" not in "".join(run_pair(PROGRAM, **AROUND))
+    run_pair(PROGRAM)
 
 
 @pytest.mark.heavy

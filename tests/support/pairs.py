@@ -15,9 +15,9 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def run_pair(program: str, *arguments: str, **more: str) -> list[str]:
+def run_pair(program: str, *arguments: str) -> list[str]:
     """Return the output of a program in each process, which is given the port, its number and `arguments`."""
-    port, environment = str(free_port()), os.environ | TWO_PROCESSES | more
+    port, environment = str(free_port()), os.environ | TWO_PROCESSES
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     processes = [
         subprocess.Popen([sys.executable, "-c", program, port, str(me), *arguments], env=environment, **pipes)
