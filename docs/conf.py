@@ -42,7 +42,7 @@ nitpick_ignore_regex = [
     ("py:class", r"rl\.report\.(run\.(Run|Stage)|style\.Picture)"),
     (
         "py:class",
-        r"rl\.(config\.(types\.Section|loading\.SomeSection|training\.OptimizerFields)|lab\.(runs\.RunPlan|held_out\.AnswerColumns))",
+        r"rl\.(config\.(types\.Section|loading\.SomeSection|training\.OptimizerFields)|lab\.(runs\.RunPlan|held_out\.(AnswerColumns|BoardColumns)))",
     ),
     ("py:class", r"ArrayTree"),  # of chex, inside a union that its signature spells out
     ("py:class", r"rl\.report\.comparison\.findings\.\w+"),
