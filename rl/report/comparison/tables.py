@@ -18,7 +18,7 @@ def tables(comparison: ComparisonResult) -> list[Table]:
 
 
 def notes(comparison: ComparisonResult) -> Iterator[str]:
-    """Say in sentences what a reader must know of all numbers together."""
+    """Say in sentences what this comparison has; what its measures and marks mean is in the page's template."""
     boards, baseline = comparison.boards, comparison.baseline
     validated = findings(comparison).validated
     sizes = ", ".join(map(str, sorted(set(boards.size), key=Kind.of)))
@@ -29,29 +29,12 @@ def notes(comparison: ComparisonResult) -> Iterator[str]:
     )
     if comparison.shared_rounds > 1:
         yield f"Rounds 0 to {comparison.shared_rounds - 1} of a seed are the same for all engineers."
-    if validated:
-        yield (
-            "The engineers design for the runs' own validation. Its measures are of valid samples: end is the share "
-            "after the last round, area the mean of the shares after the designed rounds; n is the number of seeds."
-        )
-    else:
+    if not validated:
         yield "Nothing says who designs best: for that the runs' own validations must be sampled (validation.samples)."
     ceiling = next((one for one in validated if one.engineer == comparison.ceiling), None)
     if ceiling and ceiling.headroom:
         whole = ", ".join(f"{name} {_range(one.whole)}" for name, one in ceiling.headroom.items())
-        yield (
-            f"Headroom is {ceiling.engineer} less {baseline}, in points: {whole}. "
-            "An engineer captures a part of it, in %: a ratio of means over the seeds that all three have, with a "
-            "paired bootstrap over seeds; none where it does not put the headroom above 0, or for one seed."
-        )
-    yield (
-        "All intervals are of 95 %. Differences on held-out boards are means over the sizes, on the same boards and "
-        "seeds; their bootstrap draws seeds and boards. * marks a difference whose interval of Student's t over the "
-        "seeds excludes 0 too; by chance alone a few of many do. Wilson's intervals know of no other seeds: they are "
-        "too narrow to compare engineers by. Detectable is the true difference that Student's interval would find in "
-        "four of five comparisons of as many seeds: a smaller one could not have been seen, and is not excluded; ~ "
-        "marks a difference that is smaller."
-    )
+        yield f"Headroom is {ceiling.engineer} less {baseline}, in points: {whole}."
     if len(seeds) > 1:
         yield "Not all engineers have the same seeds yet: compare their differences, which are paired, and no shares."
     if comparison.left_out:
