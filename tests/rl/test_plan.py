@@ -57,15 +57,8 @@ def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys):
     assert "does NOT fit: update takes the most, 0.25 of 0.20 GiB" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "arguments, said",
-    [
-        (["mesh.fsdp=9"], "must be at most the 8 devices"),
-        (["mesh.fsdp=1", "student.model.attention=splash"], "the device must not be a cpu"),
-    ],
-)
-def test_a_mistake_is_one_line_before_anything_is_compiled(arguments, said, capsys):
-    assert plan.main(["--config", str(TINY), *arguments]) == 2
+def test_a_mistake_is_one_line_before_anything_is_compiled(capsys):
+    assert plan.main(["--config", str(TINY), "mesh.fsdp=9"]) == 2
     printed = capsys.readouterr()
-    assert said in printed.err and printed.err.count("\n") == 1
+    assert "must be at most the 8 devices" in printed.err and printed.err.count("\n") == 1
     assert printed.out == ""
