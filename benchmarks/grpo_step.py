@@ -150,7 +150,7 @@ class Ours:
         config = config_.load(TINY, overrides)
         policy, parameters = Policy.create(config.student, config.mesh, make_key(0, Purpose.PARAMETERS))
         key, settings = make_key(0, Purpose.BUILD), config.validation
-        draw = functools.partial(build_boards, config.all_kinds, config.lake.objective)
+        draw = functools.partial(build_boards, config.all_kinds)
         boards = mixed_boards(draw, config.lake.kinds, settings.holes, VALIDATION_WAIT, key, PROMPTS * steps)
         self.lake = BoardSet.of(policy, boards)
         directory, display = RunDirectory(scratch / "run", config), Display(quiet=True)

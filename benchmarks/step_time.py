@@ -121,7 +121,7 @@ class Steps:
         self._student = WriterStudent(config)
         self._policy, parameters = self._student.policy, self._student._parameters
         wanted = config.validation
-        draw = functools.partial(build_boards, config.all_kinds, config.lake.objective)
+        draw = functools.partial(build_boards, config.all_kinds)
         key = make_key(0, Purpose.BUILD)
         drawn = mixed_boards(draw, config.lake.kinds, wanted.holes, VALIDATION_WAIT, key, boards)
         self._boards = BoardSet.of(self._policy, drawn)

@@ -153,7 +153,7 @@ class Ours:
             self.config.student, self.config.mesh, make_key(seed, Purpose.PARAMETERS)
         )
         key, kinds = make_key(seed, Purpose.BUILD), self.config.all_kinds
-        draw = functools.partial(build_boards, kinds, self.config.lake.objective)
+        draw = functools.partial(build_boards, kinds)
         boards = mixed_boards(draw, self.config.lake.kinds, (0.2,), 0.25, key, PROMPTS * steps)
         order = np.random.default_rng(seed).permutation(len(boards.kinds))
         self.lake, self.order = BoardSet.of(self.policy, boards), order

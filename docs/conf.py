@@ -169,7 +169,7 @@ def cells(field, schema):
     """Markdown of a setting: its default, what it must be, its meaning, and where the default comes from."""
     default, origin = "must be given", ""
     if not field.is_required():
-        default, origin = f"`{config.as_override(field.default)}`", config.origin(field, field.default)
+        default, origin = f"`{config.as_override(field.default)}`", config.origin(field)
     return default, allowed(field, schema), field.description or "", origin
 
 

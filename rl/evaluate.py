@@ -13,7 +13,6 @@ from jaxlake import benchmark
 from jaxlake.benchmark import Benchmark
 from jaxlake.commands import command_parser
 from jaxlake.files import write_whole
-from jaxlake.types import Objective
 from rl import config as config_
 from rl import distributed, students
 from rl.command import add_job_options, add_path, guarded, join, parse, shipped
@@ -98,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             identity |= suite_identity(text, seed, sampling, samples)
             record = collect(asker, questions(text, seed, part, samples), folder, identity, display, stop)
             if record is not None:  # this process has the answers
-                _report(record, model, part, config.lake.objective, display)
+                _report(record, model, part, display)
                 if missing := sum((name, i) not in record.answers for name in part.ids for i in range(samples)):
                     raise RunError(
                         f"{missing:,} answers are missing, the last as {asker.failure}; the same command asks again"
@@ -153,9 +152,9 @@ def _ask_server(
     return ServerAsker(client, concurrency)
 
 
-def _report(record: Record, model: str, part: Benchmark, objective: Objective, display: Display) -> None:
+def _report(record: Record, model: str, part: Benchmark, display: Display) -> None:
     """Score the answers to some boards, and write and show the tables."""
-    result = Evaluation.of(part, record.answers, objective, {"model": model, **record.about})
+    result = Evaluation.of(part, record.answers, {"model": model, **record.about})
     text, path = result.to_text(), record.folder / "report.txt"
     write_whole(record.folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
     write_whole(path, (text + "\n").encode())

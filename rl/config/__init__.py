@@ -2,7 +2,7 @@
 
 from rl.config.errors import ConfigError, RunError, refuse_difference
 from rl.config.fields import FREE, ROUNDING, decisive, flat, keys, origin, sections, settings, words
-from rl.config.loading import SHIPPED, Values, build, load, merge, override, parse, read, validate
+from rl.config.loading import SHIPPED, Values, build, load, merge, override, read, validate
 from rl.config.origins import as_override
 from rl.config.sections import Config, EngineerSection, MeshSection, RoundsSection, TrackingSection, ValidationSection
 from rl.config.students import (

@@ -1,41 +1,19 @@
 """The words that settings choose from, each list once: members inside, their words in files and on the command line.
 
-Two more come from where they are used without a configuration: `jaxlake.Objective` and `jaxlake.PromptStyle`.
+One more comes from where it is used without a configuration: `jaxlake.PromptStyle`.
 """
 
 import enum
-from typing import Any
-
-from pydantic import GetCoreSchemaHandler
-from pydantic_core import CoreSchema, PydanticKnownError
-from pydantic_core.core_schema import no_info_before_validator_function
 
 
-class Word(enum.StrEnum):
-    """A word out of a few. In Python a setting takes a member or its word, as public functions of `jaxlake` do."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        *most, last = (repr(member.value) for member in cls)
-
-        def member(value: Any) -> Any:
-            try:
-                return cls(value) if isinstance(value, str) else value
-            except ValueError:
-                raise PydanticKnownError("enum", {"expected": f"{', '.join(most)} or {last}"}) from None
-
-        # Beforehand, and not by `strict`: until pydantic 2.13 a union asked its parts strictly whatever they say.
-        return no_info_before_validator_function(member, handler(source))
-
-
-class Dtype(Word):
+class Dtype(enum.StrEnum):
     """A type of floating-point numbers, by its name in JAX."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"
 
 
-class Remat(Word):
+class Remat(enum.StrEnum):
     """Parts of a layer's forward pass that are kept for the backward pass: all, the matrix products, or the input."""
 
     NONE = "none"
@@ -43,7 +21,7 @@ class Remat(Word):
     FULL = "full"
 
 
-class Schedule(Word):
+class Schedule(enum.StrEnum):
     """Course of the learning rate after the warmup."""
 
     CONSTANT = "constant"
@@ -51,7 +29,7 @@ class Schedule(Word):
     COSINE = "cosine"
 
 
-class Advantage(Word):
+class Advantage(enum.StrEnum):
     """Baseline and unit of a reward.
 
     Attributes:
@@ -69,7 +47,7 @@ class Advantage(Word):
     RLOO = "rloo"
 
 
-class Baseline(Word):
+class Baseline(enum.StrEnum):
     """Expectation that a move turn by turn is compared with; the difference is its advantage.
 
     Attributes:
@@ -85,7 +63,7 @@ class Baseline(Word):
     FITTED = "fitted"
 
 
-class Credit(Word):
+class Credit(enum.StrEnum):
     """Credit of the tokens of an answer.
 
     Attributes:
@@ -97,7 +75,7 @@ class Credit(Word):
     EXACT = "exact"
 
 
-class Optimizer(Word):
+class Optimizer(enum.StrEnum):
     """Optimizer of a stage.
 
     Attributes:
@@ -109,7 +87,7 @@ class Optimizer(Word):
     MUON = "muon"
 
 
-class RewardKind(Word):
+class RewardKind(enum.StrEnum):
     """Property of an answer that is rewarded (`rl.learn.reward.rewards` has the formulas)."""
 
     PAPER = "paper"
@@ -119,7 +97,7 @@ class RewardKind(Word):
     CHECKS = "checks"
 
 
-class PlayerReward(Word):
+class PlayerReward(enum.StrEnum):
     """Reward of an agent's move, a function of `jaxlake.rewards`."""
 
     SPARSE = "sparse"
@@ -127,7 +105,7 @@ class PlayerReward(Word):
     SHAPED = "shaped"
 
 
-class LanguageKind(Word):
+class LanguageKind(enum.StrEnum):
     """A language model as engineer; the other kinds are the rules of `engineer.RULES`.
 
     Attributes:
@@ -158,17 +136,17 @@ OWN = (*(kind for kind in LanguageKind if kind.startswith("checkpoint")), Langua
 """Engineers that are the student itself."""
 
 
-class BranchKind(Word):
+class BranchKind(enum.StrEnum):
     """An engineer that trains on its designs before it proposes one.
 
     Attributes:
-      HINDSIGHT: the best of `engineer.branches` designs: the ceiling of a comparison.
+      HINDSIGHT: the best of several designs: the ceiling of a comparison.
     """
 
     HINDSIGHT = "hindsight"
 
 
-class WandbMode(Word):
+class WandbMode(enum.StrEnum):
     """Whether Weights & Biases is written, and whether it is sent."""
 
     OFF = "off"

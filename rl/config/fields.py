@@ -74,7 +74,7 @@ def words(kind: Any) -> list[str]:
     return [word for part in typing.get_args(kind) for word in words(part)]
 
 
-def origin(field: FieldInfo, value: Any) -> str:
-    """Return where the value of a setting comes from, see `Origin.of`."""
+def origin(field: FieldInfo) -> str:
+    """Return where the default of a setting comes from, see `Origin.of`."""
     marks = [mark for mark in field.metadata if isinstance(mark, Origin)]
-    return (marks or [ours()])[0].of(value, field.default)
+    return (marks or [ours()])[0].of(field.default)

@@ -134,14 +134,8 @@ def validate(section: type[SomeSection], values: Values, source: str) -> SomeSec
     Raises:
       ConfigError: naming the source, the key, its value and what it must be; one line.
     """
-    # Through JSON, where strict mode still takes a list for a tuple and a word for a member, as YAML has neither.
-    return parse(section, json.dumps(values, default=str), source)
-
-
-def parse(section: type[SomeSection], content: str | bytes, source: str) -> SomeSection:
-    """Return a JSON text as a section; for what it raises see `validate`."""
     try:
-        return section.model_validate_json(content)
+        return section.model_validate(values)
     except pydantic.ValidationError as error:
         raise ConfigError(f"{source}: {_one_line(error.errors()[0], section)}") from None
 
@@ -152,8 +146,6 @@ def _one_line(error: ErrorDetails, section: type[Section]) -> str:
     message = error["msg"].removeprefix("Value error, ").replace("Input should", "must")
     *sections, name = place or ["configuration"]
     key, known = ".".join(place), keys(section)
-    if error["type"] == "json_invalid":
-        return message
     if error["type"] == "extra_forbidden":
         if any(f"{other}.".startswith(f"{key}.") for other in known):
             return f"student.kind = {kind} has no {key}; --help lists the keys of each"
@@ -177,7 +169,9 @@ def _one_line(error: ErrorDetails, section: type[Section]) -> str:
 
 def _place(loc: tuple[int | str, ...]) -> tuple[list[str], str]:
     """Return the parts of a dotted key that pydantic names, and the kind of student; numbers and types are left out."""
-    parts = [part for part in loc if isinstance(part, str) and "[" not in part]
+    parts = [
+        part for part in loc if isinstance(part, str) and "[" not in part and part not in ("enum", "constrained-int")
+    ]
     if "student" not in parts[:-1]:
         return parts, ""
     kind = parts.pop(parts.index("student") + 1)

@@ -1,9 +1,9 @@
-"""Origin of a setting's value: the paper, our reading of it, or us; a part of the setting's type."""
+"""Origin of a setting's default: the paper, our reading of it, or us; a part of the setting's type."""
 
 import dataclasses
 import functools
 import json
-from typing import Any, Literal
+from typing import Any
 
 import pydantic_core
 
@@ -12,18 +12,15 @@ import pydantic_core
 class Origin:
     """Origin of a setting's value, in the `Annotated` of its field; see `paper`, `inferred` and `ours`."""
 
-    tag: Literal["paper", "inferred", "ours"]
+    tag: str
     value: Any
     remark: str = ""
 
-    def of(self, value: Any, default: Any) -> str:
-        """Return where a value comes from: the tag of this origin if it is the value, else ``ours`` or ``changed``."""
-        if self.tag != "ours" and value == self.value:
-            tag, remark = str(self.tag), self.remark
-        else:
-            tag = "ours" if value == default else "changed"
-            known = {"paper": "the paper has", "inferred": "inferred from the paper is"}.get(self.tag)
-            remark = f"{known} {as_override(self.value)}" if known else self.remark
+    def of(self, default: Any) -> str:
+        """Return where a default comes from, and the paper's value if it is another."""
+        is_paper = self.tag != "ours"
+        tag = self.tag if is_paper and default == self.value else "ours"
+        remark = f"the paper has {as_override(self.value)}" if is_paper and tag == "ours" else self.remark
         return f"{tag}: {remark}" if remark else tag
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import pydantic
-from pydantic import Discriminator, Field, Strict, Tag
+from pydantic import Discriminator, Field, Tag
 
 from jaxlake import PromptStyle
 from jaxlake.types import MAX_STEPS
@@ -18,7 +18,7 @@ from rl.config.choices import (
     RewardKind,
     Schedule,
 )
-from rl.config.origins import as_override, inferred, ours, paper
+from rl.config.origins import inferred, ours, paper
 from rl.config.types import (
     ContextName,
     Count,
@@ -64,8 +64,7 @@ class ModelSection(Section):
     )
     lora: LoRASection = LoRASection()
     early_stop: Annotated[str | None, ours("none is mentioned")] = Field(
-        None,
-        description="words that the sampler adds where it ends a thought at its cap; null: none",
+        None, description="words that the sampler adds where it ends a thought at its cap; null: none"
     )
 
     @pydantic.model_validator(mode="after")
@@ -78,7 +77,7 @@ class ModelSection(Section):
 class TextSection(Section):
     """The words of an instance's prompt, and the room for its answer."""
 
-    style: Annotated[Annotated[PromptStyle, Strict(False)] | Own, ours("the paper's prompt is not published")] = Field(
+    style: Annotated[PromptStyle | Own, ours("the paper's prompt is not published")] = Field(
         PromptStyle.COORDINATES, description="the words of the prompt"
     )
     thinking: Annotated[bool, paper(True)] = Field(False, description="let the policy think before its plan")
@@ -89,8 +88,7 @@ class TextSection(Section):
         40, description="most tokens of an answer, which is cut off there"
     )
     max_thinking_tokens: Annotated[Count | None, ours("no cap is mentioned")] = Field(
-        None,
-        description="most tokens of a thought, a part of the answer's; the sampler ends a longer thought; null: no cap",
+        None, description="most tokens of a thought, which the sampler ends there; null: no cap"
     )
 
     @property
@@ -130,7 +128,7 @@ class EngineerExamplesSection(OptimizerFields):
     contexts: tuple[ContextName, ...] = Field(
         ("V6",),
         min_length=1,
-        description="contexts of the engineer examples, with an equal share each; see engineer.context",
+        description="contexts of the engineer examples, an equal share each; see engineer.context",
     )
 
     @property
@@ -151,9 +149,7 @@ class WarmStartSection(EngineerExamplesSection):
     instances: Count = Field(20_000, description="number of boards with solved plans")
     batch: Count = Field(32, description="plans an update")
     engineer_every: Annotated[int, Field(ge=0)] = Field(
-        4,
-        description="updates from one engineer batch to the next, after engineer_first; the others are of plans; 0: "
-        "no further ones",
+        4, description="updates from one engineer batch to the next, after engineer_first; 0: no further ones"
     )
     holes: Holes = (0.2, 0.3, 0.4)
     kinds: Kinds | None = Field(None, description="kinds of boards, with an equal share each; null: lake.kinds")
@@ -173,16 +169,13 @@ class LossFields(OptimizerFields):
 
     loss: Literal["clipped"] | Own = Field("clipped", description="loss of a token, or of a move")
     clip_low: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
-        0.2,
-        description="lower clip of the ratio of probabilities, at 1 - clip_low",
+        0.2, description="lower clip of the ratio of probabilities, at 1 - clip_low"
     )
     clip_high: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
-        0.28,
-        description="upper clip of the ratio of probabilities, at 1 + clip_high",
+        0.28, description="upper clip of the ratio of probabilities, at 1 + clip_high"
     )
     kl_coefficient: Annotated[float, Field(ge=0)] = Field(
-        0.0,
-        description="weight of the divergence from the policy at the start of the rounds, of which it keeps a copy",
+        0.0, description="weight of the divergence from the policy at the start of the rounds, which keep a copy of it"
     )
     entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bonus on entropy")
     temperature: Temperature = Field(1.0, description="temperature of the answers")
@@ -215,9 +208,7 @@ class LearnSection(LossFields):
         description="baseline and unit of an answer's reward; with exact credit it affects only the evidence",
     )
     engineer_every: Annotated[int, Field(ge=0), paper(0, "none is mentioned")] = Field(
-        4,
-        description="steps from one rehearsal of the warm start's engineer examples to the next, with every engineer, "
-        "so that runs compare; 0: none",
+        4, description="steps from one rehearsal of engineer examples to the next, with every engineer; 0: none"
     )
 
     @pydantic.model_validator(mode="after")
@@ -231,8 +222,7 @@ class RewardSection(Section):
     """The reward of an answer, and the lengths at which the penalty on tokens begins and ends."""
 
     kind: Annotated[RewardKind | Own, paper(RewardKind.PAPER)] = Field(
-        RewardKind.OPTIMAL,
-        description="rewarded property; paper: accuracy by cost, and length, by adaptive weights; others ignore length",
+        RewardKind.OPTIMAL, description="rewarded property; paper: accuracy by cost, and length; others ignore length"
     )
     free_tokens: Annotated[Count, paper(1500, "L1")] = Field(24, description="L1, the most tokens without a penalty")
     limit_tokens: Annotated[Count, paper(4096, "L2")] = Field(
@@ -262,16 +252,12 @@ class WriterSection(Section):
 
     @pydantic.model_validator(mode="after")
     def _credit_is_known(self) -> Self:
-        if self.learn.credit is Credit.EXACT:
-            for name, value, must in (
-                ("reward.kind", self.reward.kind, RewardKind.OPTIMAL),
-                ("text.thinking", self.text.thinking, False),
-            ):
-                if value != must:
-                    raise ValueError(
-                        f"{name} = {as_override(value)} must be {as_override(must)} with learn.credit = exact; or set "
-                        "student.learn.credit=outcome"
-                    )
+        exact = self.learn.credit is Credit.EXACT
+        if exact and (self.reward.kind != RewardKind.OPTIMAL or self.text.thinking):
+            raise ValueError(
+                "learn.credit = exact needs reward.kind = optimal and text.thinking = false; or set "
+                "student.learn.credit=outcome"
+            )
         return self
 
 
@@ -286,9 +272,7 @@ class TurnLearnSection(LossFields):
     iterations: Count = Field(4, description="passes over the steps of an update")
     minibatches: Count = Field(4, description="parts of a pass, an optimizer step each")
     gae_lambda: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.9,
-        description="factor by which what comes later counts less for a move, for each step between the two; 1: the "
-        "same for all moves of a play",
+        0.9, description="factor by which what comes later counts less for a move, for each step between the two"
     )
     clip_high: Rate = Field(0.2, description="upper clip of the ratio of probabilities, at 1 + clip_high")
     entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.01, description="weight of the bonus on entropy")
@@ -331,7 +315,7 @@ class PlayerSection(PlaySection):
     model: ModelSection = ModelSection()
     sampler: SamplerSection = SamplerSection()
     tokens: bool = Field(
-        True, description="a token of the vocabulary for each phrase of a view, added to it; false: the tokenizer's own"
+        True, description="a new token of the vocabulary for each phrase of a view; false: the tokenizer's own"
     )
     chunk: Count = Field(128, description="decisions computed at once")
     max_prompt_tokens: Count = Field(40, description="most tokens of a view in the tokenizer's own words")

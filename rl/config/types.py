@@ -77,6 +77,6 @@ def once_each(what: str) -> AfterValidator:
 
 
 class Section(pydantic.BaseModel):
-    """A part of the configuration: frozen, nothing unknown, no silent conversion of types, finite numbers."""
+    """A part of the configuration: frozen, nothing unknown, finite numbers."""
 
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)

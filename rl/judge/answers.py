@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from jaxlake.record import Array
-from jaxlake.types import Instance, Objective, Plan, Verdict
+from jaxlake.types import Instance, Plan, Verdict
 from jaxlake.verify import verify
 from rl.model.sampler import SamplingParams
 
@@ -77,7 +77,7 @@ class Answerer(Protocol):
         ...
 
 
-def judge(boards: Instance, optima: Array, plans: Plan, objective: Objective) -> Verdict:
+def judge(boards: Instance, optima: Array, plans: Plan) -> Verdict:
     """Return the verdicts ``[boards * samples]`` on plans, those of one board side by side; numpy arrays.
 
     Args:
@@ -85,4 +85,4 @@ def judge(boards: Instance, optima: Array, plans: Plan, objective: Objective) ->
     """
     samples = len(plans.num_named) // len(optima)
     boards, optima = jax.tree.map(lambda x: np.repeat(x, samples, axis=0), (boards, optima))
-    return jax.tree.map(np.asarray, verify(boards, plans, optima, objective=objective))
+    return jax.tree.map(np.asarray, verify(boards, plans, optima))

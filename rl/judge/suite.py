@@ -10,7 +10,6 @@ import numpy as np
 
 from jaxlake.benchmark import Benchmark, Scores, published, score
 from jaxlake.table import WIDTH, Table
-from jaxlake.types import Objective
 from rl.config import TextSection
 from rl.judge.asking import Question
 from rl.judge.record import Answer
@@ -33,9 +32,7 @@ def suite_identity(text: TextSection, seed: int, sampling: SamplingParams, sampl
     return {"samples": samples, **dataclasses.asdict(sampling), "seed": seed, **room}
 
 
-def score_answers(
-    asked: Benchmark, answers: Mapping[tuple[str, int], Answer], samples: int, objective: Objective
-) -> Scores:
+def score_answers(asked: Benchmark, answers: Mapping[tuple[str, int], Answer], samples: int) -> Scores:
     """Judge the first answers by id and sample to some boards; those that are missing are invalid.
 
     A server's chat template may begin a thought in the prompt. Then the opening tag is in none of the answers, and one
@@ -47,7 +44,6 @@ def score_answers(
     return score(
         {name: [opening + answers[name, i].answer for i in numbers if (name, i) in answers] for name in asked.ids},
         asked,
-        objective=objective,
     )
 
 
@@ -71,7 +67,6 @@ class Evaluation:
         cls,
         asked: Benchmark,
         answers: Mapping[tuple[str, int], Answer],
-        objective: Objective,
         about: Mapping[str, Any],
     ) -> "Evaluation":
         """Judge the answers to some boards of a suite; answers to other boards do not count."""
@@ -83,7 +78,7 @@ class Evaluation:
             "p90": float(np.percentile(tokens, 90)) if tokens else None,
             "truncated": 100 * float(np.mean([answer.truncated for answer in counted])) if counted else None,
         }
-        scores = score_answers(asked, answers, samples, objective)
+        scores = score_answers(asked, answers, samples)
         powers = {2**i for i in range(samples.bit_length())}
         chances = {k: scores.at(k) for k in sorted({*powers, samples})} if samples > 1 else {}
         return cls(about, scores, chances, lengths)

@@ -56,10 +56,10 @@ def validate(
     display.stage(f"{stage}: validation", len(optima) * (1 + settings.samples))
     answerer, key = student.answerer(), make_round_key(config.seed, Purpose.VALIDATE, occasion)
     greedy = answerer.answer(boards, 1, GREEDY, key, _advance(recorder))
-    verdicts = judge(boards, optima, greedy.plans, config.lake.objective)
+    verdicts = judge(boards, optima, greedy.plans)
     sampling = SamplingParams(settings.temperature, settings.top_k, settings.top_p)
     sampled = answerer.answer(boards, settings.samples, sampling, key, _advance(recorder))
-    valid = judge(boards, optima, sampled.plans, config.lake.objective).valid
+    valid = judge(boards, optima, sampled.plans).valid
     failures = evidence_.typical_failures(data.kinds, verdicts.checks)
     evidence = dataclasses.replace(
         evidence_.evidence_from_verdicts(

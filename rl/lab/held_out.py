@@ -16,7 +16,6 @@ from jaxlake.files import write_whole
 from jaxlake.kinds import Family, Kind
 from jaxlake.levels import pad
 from jaxlake.types import MAX_AGENTS, MAX_SIZE
-from rl import config as config_
 from rl.config import Section, WriterSection
 from rl.judge.answers import GREEDY
 from rl.judge.asking import ModelAsker, collect
@@ -60,8 +59,8 @@ class HeldOut(Section):
 
 
 def read_held_out(path: Path) -> HeldOut:
-    """Read a run's ``evaluation.json``; ConfigError, in one line, if it is damaged."""
-    return config_.parse(HeldOut, path.read_bytes(), str(path))
+    """Read a run's ``evaluation.json``."""
+    return HeldOut.model_validate_json(path.read_bytes())
 
 
 def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop: Stop) -> None:
@@ -69,7 +68,7 @@ def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop:
 
     All answers are kept in ``evaluations/`` of the run, and none of them is asked for again.
     """
-    config, objective, student = plan.config, plan.config.lake.objective, plan.config.student
+    config, student = plan.config, plan.config.student
     if isinstance(student, WriterSection):
         text = student.text.model_copy(update={"max_new_tokens": settings.max_new_tokens})
         config = config.model_copy(update={"student": student.model_copy(update={"text": text})})
@@ -87,14 +86,14 @@ def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop:
         return record.answers
 
     greedy = answers("greedy", GREEDY, 1)
-    scores = score_answers(suite, greedy, 1, objective)
+    scores = score_answers(suite, greedy, 1)
     first = [None if scores.valid[i] else FAILURES[scores.failures[i].argmax()] for i in range(len(suite))]
     shares = None
     if settings.samples:
         validation = config.validation
         sampling = SamplingParams(validation.temperature, validation.top_k, validation.top_p)
         sampled = answers("sampled", sampling, settings.samples)
-        shares = score_answers(suite, sampled, settings.samples, objective).valid.tolist()
+        shares = score_answers(suite, sampled, settings.samples).valid.tolist()
     columns = {
         "boards": {
             "id": list(suite.ids),

@@ -1,4 +1,4 @@
-"""Boards of a run: a generator call with the run's objective and shapes of arrays, and mixtures of hole ratios."""
+"""Boards of a run: a generator call with the run's shapes of arrays, and mixtures of hole ratios."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
 from jaxlake.kinds import Kind
-from jaxlake.types import Instance, Objective
+from jaxlake.types import Instance
 from rl.config import ConfigError
 from rl.model.policy import Policy, Prompts
 
@@ -69,15 +69,15 @@ def mixed_boards(
 
 
 def build_boards(
-    kinds: Sequence[Kind], objective: Objective, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None
+    kinds: Sequence[Kind], lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None
 ) -> Dataset:
-    """Generate boards with the objective and padding that a run's boards share; ConfigError if none is solvable.
+    """Generate boards with the padding that a run's boards share; ConfigError if none is solvable.
 
     Args:
       kinds: every kind that the run meets.
     """
     size, agents = max(kind.size for kind in kinds), max(kind.num_agents for kind in kinds)
     try:
-        return generate(lake, key, count, max_size=size, max_agents=agents, objective=objective, exclude=exclude)
+        return generate(lake, key, count, max_size=size, max_agents=agents, exclude=exclude)
     except ValueError as error:
         raise ConfigError(str(error)) from None

@@ -43,6 +43,8 @@ ATTEMPTS = 3
 """Answers without a configuration before the previous round's stays in force."""
 API_LOG = "api.jsonl"
 """File of a run with a line for every time that its engineer asked a server: how, and the tokens it counted."""
+BRANCHES = 16
+"""Designs that hindsight tries in each round."""
 SHORT = 480
 """Characters of a message that is shown: as many as 28 kinds in terse words may take, and no page of sentences."""
 
@@ -68,7 +70,7 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
     if settings.kind == BranchKind.HINDSIGHT:
         assert isinstance(student, BranchingStudent)  # as Config makes sure
         scores = functools.partial(student.branch_scores, recorder.display)
-        return Hindsight(scores, tuple(RULES.values()), settings.branches)
+        return Hindsight(scores, tuple(RULES.values()), BRANCHES)
     if settings.kind in RULES:
         return RuleEngineer(settings.kind, RULES[settings.kind])
     if extensions.is_own(settings.kind):

@@ -29,14 +29,14 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("student.reward.free_tokens=4000", "free_tokens must be below limit_tokens"),
         (
             "validation.instances=11",
-            "validation.instances = 11 must be at least 12, a board of each of 4 kinds and 3 hole ratios",
+            "validation.instances = 11 must be at least 12, one of each kind and hole ratio",
         ),
         ("seed", "must be key=value"),
         (
             "student.reward.kind=paper",
-            "reward.kind = paper must be optimal with learn.credit = exact; or set student.learn.credit=outcome",
+            "learn.credit = exact needs reward.kind = optimal and text.thinking = false; or set student.learn.credit=",
         ),
-        ("student.text.thinking=true", "text.thinking = true must be false with learn.credit = exact"),
+        ("student.text.thinking=true", "learn.credit = exact needs reward.kind = optimal and text.thinking = false"),
     ],
 )
 def test_mistakes_are_named_in_one_line(override, message):

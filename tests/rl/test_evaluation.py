@@ -3,7 +3,6 @@
 import pytest
 
 from jaxlake.benchmark import Benchmark, load, spread, take
-from jaxlake.types import Objective
 from rl.config import ConfigError
 from rl.judge.asking import Question, ServerAsker, collect
 from rl.judge.record import Answer, Record
@@ -21,7 +20,7 @@ def first(count: int) -> Benchmark:
 
 
 def judge(part: Benchmark, answers: dict[tuple[str, int], Answer], samples: int) -> Evaluation:
-    return Evaluation.of(part, answers, Objective.SUM_OF_COSTS, {"samples": samples})
+    return Evaluation.of(part, answers, {"samples": samples})
 
 
 def test_a_folder_takes_one_process_at_a_time(tmp_path):

@@ -183,7 +183,7 @@ def test_what_it_saves_plays_the_same_moves(made, config, tmp_path):
     drawn = pool.draw(LakeConfig.uniform(("3", "4"), 0.2, 0.0), jax.random.key(0), 12)
     player = load_player(config, tmp_path)
     answers = player.answer(drawn.instances, 1, GREEDY, jax.random.key(1), print)
-    verdicts = judge(drawn.instances, np.asarray(drawn.solutions.cost), answers.plans, config.lake.objective)
+    verdicts = judge(drawn.instances, np.asarray(drawn.solutions.cost), answers.plans)
     lanes = jax.tree.map(lambda x: jnp.asarray(x)[None], (parameters, drawn.instances))
     _, expected, _ = play(actor, frozen, *lanes, jax.random.key(1)[None], 0.0)
     np.testing.assert_array_equal(answers.lengths, np.asarray(expected)[0])

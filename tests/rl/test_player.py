@@ -17,7 +17,7 @@ from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.generate import pool
 from jaxlake.levels import LevelBank, stack
-from jaxlake.types import ABSENT, Action, Objective
+from jaxlake.types import ABSENT, Action
 from jaxlake.verify import verify
 from rl.command import shipped
 from rl.compare import main as compare
@@ -231,9 +231,7 @@ def test_settings_that_do_not_go_together_are_refused(values, message):
 def test_engineers_of_networks_are_compared_and_a_server_is_added_by_one_command(server, tmp_path):
     """From nothing on each seed; the server's runs join a comparison that is finished."""
     path, out = tmp_path / "study.yaml", tmp_path / "out"
-    overrides = {name: LAB[name] for name in ("student", "lake", "rounds", "validation")} | {
-        "engineer": {"branches": 2}
-    }
+    overrides = {name: LAB[name] for name in ("student", "lake", "rounds", "validation")}
     engineers = {name: {"kind": name} for name in ("fixed_random", "hindsight")}
     settings = {"base": "lab.yaml", "overrides": overrides, "seeds": [0, 1], "engineers": engineers}
     path.write_text(json.dumps(settings | {"evaluation": {"per_slice": 2, "samples": 1}}))  # which is YAML too
@@ -265,7 +263,7 @@ def test_a_validation_is_drawn_and_judged():
     key, optima = jax.random.key(1), np.asarray(drawn.solutions.cost)
     for samples, sampling in (1, GREEDY), (3, SamplingParams()), (2, SamplingParams(0.5)):
         answers = player.answer(drawn.instances, samples, sampling, key, print)
-        verdicts = judge(drawn.instances, optima, answers.plans, Objective.SUM_OF_COSTS)
+        verdicts = judge(drawn.instances, optima, answers.plans)
         for i in range(24 * samples):
             expected = verify(drawn.instances[i // samples], answers.plans[i], optima[i // samples])
             jax.tree.map(np.testing.assert_array_equal, verdicts[i], expected)

@@ -8,7 +8,6 @@ import pytest
 
 from jaxlake.benchmark import load, take
 from jaxlake.board_text import from_text
-from jaxlake.types import Objective
 from rl.config import ConfigError, TextSection
 from rl.judge.answers import judge
 from rl.judge.record import Answer
@@ -52,7 +51,7 @@ def read(written: str, by: Policy) -> bool:
     )
     boards = jax.tree.map(lambda x: np.asarray(x)[None], BOARD)
     by.prompts(boards)
-    return bool(judge(boards, np.array([4]), by.read(boards, rollout), Objective.SUM_OF_COSTS).valid[0])
+    return bool(judge(boards, np.array([4]), by.read(boards, rollout)).valid[0])
 
 
 def test_a_draft_in_a_thought_that_was_cut_off_is_no_answer(always):
@@ -87,7 +86,7 @@ def test_the_answers_of_a_server_tell_whether_its_template_begins_a_thought():
 
     def valid(*texts: str) -> list[bool]:
         answers = {(name, 0): Answer(name, 0, said, None, True) for name, said in zip(boards.ids, texts, strict=True)}
-        return score_answers(boards, answers, 1, Objective.SUM_OF_COSTS).valid.tolist()
+        return score_answers(boards, answers, 1).valid.tolist()
 
     thought = f"Hm.\n</think>\n\n{drafts[0]}"
     assert valid(*drafts) == [True, True]  # a model that shows no thoughts

@@ -197,7 +197,7 @@ class PlayerStudent(Generic[StateT]):
     ) -> Dataset:
         """Take boards from the stock, whose quarter for validation is never trained on, or generate them."""
         if not self._has_stock:
-            return build_boards(self.config.all_kinds, self.config.lake.objective, lake, key, count, exclude)
+            return build_boards(self.config.all_kinds, lake, key, count, exclude)
         kinds = self.config.all_kinds
         return pool.draw(
             lake,

@@ -125,7 +125,7 @@ def sample(
     )
     watch.lap("rollout")
     plans = policy.read(prompts.instances, rollout)
-    verdicts = judge(prompts.instances, data.optima[mine], plans, config.lake.objective)
+    verdicts = judge(prompts.instances, data.optima[mine], plans)
     answers = distributed.all_gather((rollout, verdicts))
     watch.lap("host")
     return answers

@@ -152,7 +152,7 @@ class WriterStudent(Writer):
             config.writer, config.mesh, make_key(config.seed, Purpose.PARAMETERS)
         )
         self.description = self.policy.describe(self._parameters)
-        self._draw: Draw = functools.partial(build_boards, config.all_kinds, config.lake.objective)
+        self._draw: Draw = functools.partial(build_boards, config.all_kinds)
         self.state: TrainState
         self.validation: Dataset
         self._plans: Sequences | None = None
