@@ -18,7 +18,7 @@ import numpy as np
 from jaxlake.record import Array, Record, record
 from jaxlake.types import ABSENT, Action, Instance
 
-VERSION = 1
+VERSION = 2
 """Number of the rules, which a change raises after which moves, episodes, verdicts or readings of answers differ."""
 _FEW = 8
 

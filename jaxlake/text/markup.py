@@ -1,100 +1,55 @@
-"""Answers without their markup: plain signs for typographic ones, tables as lines of agents. Knows no path."""
+"""Answers in plain signs: no markup, no LaTeX, a line for each row of a table. Knows no path."""
 
-import html
 import re
+import unicodedata
 
-# Patterns are possessive (``++``) or bounded, as in ``grammar``.
+# Patterns are possessive (``++``) or bounded, so that no text makes one try twice: time is linear in the text's length.
 
-_ARROWS = {"↑": "⬆🔼⇧⇑👆", "↓": "⬇🔽⇩⇓👇", "←": "⬅◀⇦⇐👈", "→": "➡▶⇨⇒👉➔➜➝➞⟶⟹↦", " wait ": "⏸⏹✋🛑"}
-_SIGNS = {
-    **{chr(code): chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)},  # fullwidth, as Qwen writes them
-    **{sign: plain for plain, signs in _ARROWS.items() for sign in signs},
-    **{chr(zero + digit): str(digit) for zero in (0x660, 0x6F0, 0x966) for digit in range(10)},
-    **dict.fromkeys("\u00a0\u2002\u2003\u2007\u2009\u202f\u3000", " "),
-    **dict.fromkeys("\ufe0f\u200b\u200d\ufeff", ""),
-    **dict.fromkeys("\u2212\u2010\u2011", "-"),
-    **{"、": ",", "。": ".", "「": '"', "」": '"', "“": '"', "”": '"', "’": "'", "×": "x", "⟨": "(", "⟩": ")"},
-    **{"【": "[", "】": "]", "〈": "(", "〉": ")", "・": " ", "•": "-", "…": "..."},
-}
-_PLAIN = str.maketrans(_SIGNS)
-
-_LATEX = (
-    (re.compile(r"\\boxed\s*+\{"), "\nFinal answer: "),
-    (re.compile(r"\\(?:x?rightarrow|Rightarrow|longrightarrow|to|mapsto|implies)(?![a-zA-Z])"), " → "),
-    (re.compile(r"\\(left|up|down)arrow(?![a-zA-Z])"), lambda match: f" {'←↑↓'['lud'.index(match[1][0])]} "),
-    (re.compile(r"\\times(?![a-zA-Z])"), "x"),
-    (re.compile(r"\\\\"), "\n"),
-    (re.compile(r"\\(?:begin|end)\{[^{}\n]{0,30}+\}|\\[a-zA-Z]++|\\[^a-zA-Z\n]|\$"), " "),
+_SIGNS = str.maketrans(
+    {sign: plain for plain, signs in {"↑": "⬆🔼", "↓": "⬇🔽", "←": "⬅◀", "→": "➡▶⇒➔➜⟶"}.items() for sign in signs}
+    | dict.fromkeys("\ufe0f\u200b\u200d\ufeff“”", "")
+    | {"×": " x", "⏸": " wait ", "•": "-", "−": "-", "‐": "-", "’": "'"}
 )
-_TAG = re.compile(r"<(/?)(answer|br|p|li|tr|div|[a-zA-Z][a-zA-Z0-9]{0,15}+)(?![a-zA-Z0-9])[^<>\n]{0,60}+>")
-_SPLIT = re.compile(r"[\[{][^\[\]{}]*+[\]}]")
+_CELL, _TO = r"[(\[]\s*+\d++\s*+,\s*+\d++\s*+[)\]]", r"\W{0,15}?"
+_REWRITTEN = (
+    (re.compile(r"\\(?:boxed\s*+\{|\\|n(?![a-z]))|</?(?:br|p|li|tr|div|answer)\b[^<>\n]{0,60}+>", re.I), "\n"),
+    (re.compile(r"\\(up|down|left|right)arrow(?![a-zA-Z])"), lambda match: "↑↓←→"["udlr".index(match[1][0])]),
+    (re.compile(r"\\(?:begin|end)\{[^{}\n]{0,30}+\}(?:\{[^{}\n]{0,9}+\})?|\\(?:[a-zA-Z]++|.)|\$"), " "),
+    (re.compile(r"</?[a-zA-Z][^<>\n]{0,60}+>|\*\*|__|[\"`&]"), ""),
+    (re.compile(r"(?<!\w)r(?:ow)?[\s:]*+(\d++)[\s,]*+c(?:ol(?:umn)?)?[\s:]*+(\d++)(?!\w)", re.I), r"(\1,\2)"),
+    (re.compile(rf"\bstart{_TO}{_CELL}{_TO}goal{_TO}{_CELL}(?={_TO}(?:path|moves|positions)\b)", re.I), ""),
+    (re.compile(rf"{_CELL}\W{{0,5}}{_CELL}\s?(?=:)"), ""),
+    (re.compile(r"[\[{][^\[\]{}:]*+[\]}]"), lambda match: match[0].replace("\n", " ")),
+)
+_TABLE = re.compile(r"(?:^[ \t]*+\|[^\n]*+(?:\n|\Z))++", re.M)
 _RULE = re.compile(r"[\s:=+-]*+")
-_COLUMN_AGENT = re.compile(
-    r"[^\w]*+(?:agent|robot|智能体|代理)?[\s_#]*+(\d{1,6}|[a-e])[^\w]*+(?:path|moves?|position|action)?s?[^\w]*+", re.I
-)
-_COLUMN_TIME = re.compile(r"[^\w]*+(?:t|time|step|time ?step|tick|turn)?[\s_=]*+\d{1,4}[^\w]*+", re.IGNORECASE)
-_TIME_HEAD = re.compile(r"[^\w]*+(?:t|time|step|time ?step|tick|turn|时间|步骤?)s?[^\w]*+", re.IGNORECASE)
-_PATH_HEAD = re.compile(r"[^\w]*+(?:path|plan|route|moves?|actions?|sequence|positions?|cells|路径)\b.*", re.IGNORECASE)
+_TIME = re.compile(r"\W*+(?:t|time|time ?step|step|tick|turn)?s?[\s_=]*+(\d{0,4})\W*+", re.I)
+_AGENT = re.compile(r"\W*+(?:agent|robot)?[\s_#]*+(\d{1,6}|[a-e])\W*+", re.I)
+_PATH = re.compile(r"\W*+(?:path|plan|route|moves?|actions?|sequence|positions?|cells)\b", re.I)
 
 
 def plain(text: str) -> str:
-    """Return the text with plain signs: no markup, no LaTeX, ASCII digits and punctuation, one sign per arrow."""
+    """Return the text in plain signs, what is in the innermost brackets on one line."""
     if not text.isascii():
-        text = text.translate(_PLAIN)
-    if "&" in text:
-        text = html.unescape(text)
-    if "\\" in text or "$" in text:
-        for pattern, replacement in _LATEX:
-            text = pattern.sub(replacement, text)
-        text = text.replace("&", "")
-    if "<" in text:
-        text = _TAG.sub(_without_tag, text)
-    return text.replace("**", "").replace("`", "").replace("__", "")
+        text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
+        text = re.sub(r"(?![0-9])\d", lambda match: str(int(match[0])), text)
+    for pattern, replacement in _REWRITTEN:
+        text = pattern.sub(replacement, text)
+    return _TABLE.sub(_lines, text)
 
 
-def _without_tag(match: re.Match[str]) -> str:
-    if match[2].lower() == "answer":
-        return "\n" if match[1] else "\nFinal answer: "
-    return "\n" if match[2].lower() in ("br", "p", "li", "tr", "div") else ""
+def _lines(table: re.Match[str]) -> str:
+    """Return a line for each row of a table: the path of an agent, or a time and where each agent is."""
+    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table[0].splitlines()]
+    return "".join(f"{_line(rows[0], cells)}\n" for cells in rows[1:] if not all(map(_RULE.fullmatch, cells)))
 
 
-def rows_as_lines(text: str) -> str:
-    """Return the text with each table as lines of agents, and what lies in the innermost brackets on one line."""
-    if "\n" in text and ("[" in text or "{" in text):
-        text = _SPLIT.sub(lambda match: match[0].replace("\n", " "), text)
-    if "|" not in text:
-        return text
-    lines: list[str] = []
-    table: list[list[str]] = []
-    for line in [*text.split("\n"), ""]:
-        if line.lstrip().startswith("|"):
-            table.append([cell.strip() for cell in line.strip().strip("|").split("|")])
-            continue
-        lines += _lines_of(table)
-        table = []
-        lines.append(line)
-    return "\n".join(lines)
-
-
-def _lines_of(table: list[list[str]]) -> list[str]:
-    rows = [row for row in table if not all(map(_RULE.fullmatch, row))]
-    if len(rows) < 2:
-        return [" | ".join(row) for row in rows]
-    head, *rest = rows
-    named = any("gent" in row[0] for row in rest)
-    if _TIME_HEAD.fullmatch(head[0]) and not named:
-        if re.sub(r"\D", "", rest[0][0]) not in ("0", "1", ""):
-            return []  # Of some steps only.
-        columns = [
-            (_COLUMN_AGENT.fullmatch(cell), [row[at] for row in rest if at < len(row)]) for at, cell in enumerate(head)
-        ]
-        found = [(match[1], cells) for match, cells in columns[1:] if match]
-    else:
-        wanted = [
-            at for at, cell in enumerate(head) if at and (_COLUMN_TIME.fullmatch(cell) or _PATH_HEAD.fullmatch(cell))
-        ]
-        each = [(_COLUMN_AGENT.fullmatch(row[0]), [row[at] for at in wanted if at < len(row)]) for row in rest]
-        found = [(match[1], cells) for match, cells in each if match]
-    return [
-        f"Agent {agent}: " + " , ".join(cell for cell in cells if not _RULE.fullmatch(cell)) for agent, cells in found
-    ]
+def _line(headings: list[str], cells: list[str]) -> str:
+    columns = [pair for pair in list(zip(headings, cells, strict=False))[1:] if not _RULE.fullmatch(pair[1])]
+    if _TIME.fullmatch(headings[0]) and "gent" not in cells[0]:
+        time = _TIME.fullmatch(cells[0])
+        positions = [(_AGENT.fullmatch(heading), cell) for heading, cell in columns]
+        return f"t={time[1] if time else 0}: " + " , ".join(f"agent {at[1]}: {cell}" for at, cell in positions if at)
+    agent = _AGENT.fullmatch(cells[0])
+    path = [cell for heading, cell in columns if _PATH.match(heading) or _TIME.fullmatch(heading)]
+    return f"agent {agent[1]}: " + " , ".join(path) if agent else ""

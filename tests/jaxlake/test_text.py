@@ -117,7 +117,7 @@ def test_a_jump_cannot_be_written_in_moves():
 
 
 def test_an_agent_without_moves_stays_on_its_start():
-    assert paths("0:\n1: []", STARTS) == {0: [(0, 0)], 1: [(2, 0)]}
+    assert paths("0: []\n1: R", STARTS) == {0: [(0, 0)], 1: [(2, 0), (2, 1)]}
 
 
 def test_moves_off_the_board_stay_outside():
@@ -173,7 +173,7 @@ def test_what_is_in_doubt_is_not_parsable(text):
         ("0:(0,0)\n" * 9000, None, ["only the last 12480 of 72000 characters are read"]),
         ("0: R jumps D\n1: U", STARTS, ["agent 0: 'jumps' within a path"]),
         ("0:(0,0)...(1,1)", None, ["agent 0: steps are left out"]),
-        ("Step 1: Agent 0 moves to (0,1).\nStep 3: Agent 0 moves to (0,2).", None, ["no agent has a whole path"]),
+        ("Step 1: Agent 0 moves to (0,1).\nStep 3: Agent 0 moves to (0,2).", None, ["agent 0: 1 steps at time 3, after time 1"]),
     ],
 )
 def test_what_could_not_be_read_is_said(text, starts, problems):

@@ -77,7 +77,7 @@ def test_broken_answers_are_read_without_an_error_into_full_arrays(count):
         assert (plans.parsable == (plans.num_named > 0)).all()
         assert ((plans.lengths > 0).sum(axis=1) <= plans.num_named).all()
         readable.append(plans.parsable.mean())
-    assert 0.3 < readable[0] < 0.9 and 0.1 < readable[1] < 0.7  # The texts are neither all intact nor all destroyed.
+    assert 0.2 < readable[0] < 0.9 and 0.1 < readable[1] < 0.7  # The texts are neither all intact nor all destroyed.
     for text in texts[:500]:
         for starts in (None, STARTS):
             reading = read(text, starts=starts, **LIMITS)
