@@ -22,7 +22,6 @@ from jaxlake.adapters.host import (
     Layout,
     bank_of,
     check_level,
-    checked_render_mode,
     infos_of,
     pack,
     pictures,
@@ -54,9 +53,6 @@ class VectorLake(VectorEnv):
       bank, lake, params, render_mode, kind: the arguments of ``CentralLake``.
       autoreset_mode: when the next episode begins; Gymnasium's default.
       max_episode_steps: Gymnasium's name for a limit beside that of ``params``: the lower one holds; -1 is none.
-
-    Raises:
-      ValueError: when an observation is not one array, for another mode, or for a bank beside a kind.
     """
 
     def __init__(
@@ -76,7 +72,7 @@ class VectorLake(VectorEnv):
             params = params.replace(max_steps=min(limit, int(params.max_steps)))
         self.bank, self.num_envs, self.params = bank_of(bank, kind), num_envs, params
         self.metadata = CentralLake.metadata | {"autoreset_mode": autoreset_mode}
-        self.render_mode = checked_render_mode(render_mode)
+        self.render_mode = render_mode
         episode = Episode(self.bank, lake, params)
         self.single_observation_space = observation_box(episode)
         self.single_action_space = MultiDiscrete([len(Action)] * self.bank.instances.max_agents)
@@ -94,9 +90,6 @@ class VectorLake(VectorEnv):
         Args:
           seed: the seed of levels, slips and drawn goals from now on.
           options: ``levels``, int ``[num_envs]``, to play those of the bank instead of drawn ones.
-
-        Raises:
-          ValueError: for options of another shape or a level that the bank does not have.
         """
         super().reset(seed=seed)
         options = options or {}
@@ -121,12 +114,7 @@ class VectorLake(VectorEnv):
 
         Returns:
           Observations, rewards float64 ``[num_envs]``, terminations and truncations bool ``[num_envs]``, infos.
-
-        Raises:
-          ValueError: before the first reset, and for actions of another shape.
         """
-        if self.state is None:
-            raise ValueError("call reset() before step() and render()")
         actions = np.asarray(actions, np.int32)
         if actions.shape != self.action_space.shape:
             raise ValueError(
@@ -156,8 +144,6 @@ class VectorLake(VectorEnv):
 
     def render(self) -> tuple[str, ...] | tuple[np.ndarray, ...] | None:
         """Return each board now: texts, or uint8 ``[height, width, 3]`` of one size; None without a mode."""
-        if self.state is None:
-            raise ValueError("call reset() before step() and render()")
         return None if self.render_mode is None else pictures(self.state, self.render_mode)
 
 
@@ -171,9 +157,6 @@ class CentralLake(gymnasium.Env):
       lake: the rules; ``observe`` must give one array.
       render_mode: ``"ansi"`` for the board as text, ``"rgb_array"`` for a picture (which needs Pillow), or None.
       kind: the kind of generated levels, random ones of size 4 with two agents by default.
-
-    Raises:
-      ValueError: when an observation is not one array, for another mode, or for a bank beside a kind.
     """
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}
@@ -190,7 +173,7 @@ class CentralLake(gymnasium.Env):
         self.episode = Episode(bank_of(bank, kind), lake, params)
         self.observation_space = observation_box(self.episode)
         self.action_space = MultiDiscrete([len(Action)] * self.episode.bank.instances.max_agents)
-        self.render_mode = checked_render_mode(render_mode)
+        self.render_mode = render_mode
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, Infos]:
         """Begin an episode; the seed is for the levels, slips and goals drawn from now on."""
@@ -214,7 +197,7 @@ class CentralLake(gymnasium.Env):
 
 
 def observation_box(episode: Episode) -> Box:
-    """Return the space of observations, with their bounds; ValueError when they are not one array."""
+    """Return the space of observations, with their bounds."""
     return Box(*box_of(episode.lake, episode.first.observation, episode.bank.instances.max_agents))
 
 

@@ -51,9 +51,6 @@ class CentralLake(environment.Environment[State, LakeParams]):
     Args:
       bank: the levels of ``default_params``; those of any other parameters have the same ``max_agents``.
       lake: the rules; ``observe`` must give one array.
-
-    Raises:
-      ValueError: when there are too many agents to number their joint actions.
     """
 
     def __init__(self, bank: LevelBank, lake: Lake = CENTRAL, params: Params = DEFAULT_PARAMS) -> None:

@@ -39,6 +39,7 @@ class Episode:
 
     Attributes:
       first: shapes and dtypes of a time step.
+      state: the core's state now.
       legal_actions: bool ``[max_agents, 5]`` as of the last time step; it is not to be written to.
     """
 
@@ -47,14 +48,6 @@ class Episode:
         leaves, treedef = jax.tree.flatten((bank, params))
         self.first = _first(lake, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves), treedef)
         self._layout = Layout(self.first)
-        self._state: State | None = None
-
-    @property
-    def state(self) -> State:
-        """The core's state now; ValueError before the first episode."""
-        if self._state is None:
-            raise ValueError("call reset() before step() and render()")
-        return self._state
 
     def begin(self, random: np.random.Generator, level: int | None) -> TimeStep:
         """Return the first time step, on the bank's level of that number or on one drawn."""
@@ -62,12 +55,12 @@ class Episode:
         level = drawn if level is None else level
         check_level(level, self.bank)
         self._seed = np.uint32(seed)
-        self._state, fetched = _reset_one(self.lake, self.bank, np.int32(level), self.params)
+        self.state, fetched = _reset_one(self.lake, self.bank, np.int32(level), self.params)
         return self._unpacked(fetched)
 
     def step(self, actions: np.ndarray) -> TimeStep:
         """Return the next time step; actions are int ``[max_agents]``."""
-        self._state, fetched = _step_one(self.lake, self.state, np.asarray(actions, np.int32), self._seed)
+        self.state, fetched = _step_one(self.lake, self.state, np.asarray(actions, np.int32), self._seed)
         return self._unpacked(fetched)
 
     def render(self, mode: str | None) -> str | np.ndarray | None:
@@ -131,7 +124,11 @@ def pictures(state: State, mode: str) -> tuple[Any, ...]:
 
 
 def _picture(state: State, mode: str) -> Any:
-    return observations.text(state) if mode == "ansi" else np.array(rgb(state.instance, positions=state.positions))
+    draw = {
+        "ansi": observations.text,
+        "rgb_array": lambda state: np.array(rgb(state.instance, positions=state.positions)),
+    }
+    return draw[mode](state)
 
 
 def infos_of(timestep: TimeStep) -> Infos:
@@ -144,22 +141,12 @@ def bank_of(bank: LevelBank | None, kind: Kind | str | int | None) -> LevelBank:
 
     Args:
       kind: the kind of the boards to generate, at a density of .2; random ones of size 4 with two agents by default.
-
-    Raises:
-      ValueError: if a bank and a kind are given, or no such board can be generated.
     """
     if bank is None:
         return _generated(Kind.of(4 if kind is None else kind))
     if kind is not None:
         raise ValueError(f"kind = {kind} is of levels to generate: with a bank it must be left out")
     return bank
-
-
-def checked_render_mode(mode: str | None) -> str | None:
-    """Return the mode, if it can be rendered; else ValueError."""
-    if mode not in (None, *RENDER_MODES):
-        raise ValueError(f"render_mode = {mode!r} must be one of None, {', '.join(map(repr, RENDER_MODES))}")
-    return mode
 
 
 def check_level(level: int, bank: LevelBank) -> None:

@@ -37,9 +37,6 @@ class MultiAgentLake(multi_agent_env.MultiAgentEnv):
 
     Args:
       lake: the rules; ``observe`` must give one array ``[max_agents, ...]``.
-
-    Raises:
-      ValueError: when the observation is not such an array.
     """
 
     def __init__(self, bank: LevelBank, lake: Lake = PER_AGENT, params: Params = DEFAULT_PARAMS) -> None:

@@ -54,9 +54,6 @@ class UnderspecifiedLake(UnderspecifiedEnv):
 
     Args:
       lake: the rules. Levels carry no distances, so neither its reward nor its observation can use them.
-
-    Raises:
-      ValueError: when there are too many agents to number their joint actions, and for a lake with lifelong episodes.
     """
 
     def __init__(self, max_agents: int = MAX_AGENTS, lake: Lake = IMAGE) -> None:

@@ -50,9 +50,6 @@ class JumanjiLake(env.Environment[State, specs.MultiDiscreteArray, Observation])
 
     Args:
       lake: the rules; ``observe`` must give one array.
-
-    Raises:
-      ValueError: when the observation is not one array.
     """
 
     def __init__(self, bank: LevelBank, lake: Lake = PER_AGENT, params: core.Params = core.DEFAULT_PARAMS) -> None:

@@ -16,7 +16,7 @@ from pettingzoo.utils.conversions import parallel_to_aec
 
 from jaxlake import observations
 from jaxlake.adapters.gymnasium import CentralLake, observation_box
-from jaxlake.adapters.host import Episode, bank_of, checked_render_mode, infos_of
+from jaxlake.adapters.host import Episode, bank_of, infos_of
 from jaxlake.adapters.shared import PER_AGENT, check_axis_of_agents
 from jaxlake.env import Lake
 from jaxlake.kinds import Kind
@@ -41,10 +41,6 @@ class ParallelLake(ParallelEnv):
 
     Attributes:
       state_space: the space of what ``state`` returns.
-
-    Raises:
-      ValueError: when an observation is not one array with an axis of agents in front, for another mode, or for a bank
-        beside a kind.
     """
 
     metadata = CentralLake.metadata | {"name": "jaxlake_v0", "is_parallelizable": True}
@@ -61,7 +57,7 @@ class ParallelLake(ParallelEnv):
         bank = bank_of(bank, kind)
         side, agents = bank.instances.max_size, bank.instances.max_agents
         self.episode = Episode(bank, lake, params)
-        self.render_mode = checked_render_mode(render_mode)
+        self.render_mode = render_mode
         self.possible_agents = [f"agent_{index}" for index in range(agents)]
         self.agents: list[str] = []
         check_axis_of_agents(lake, self.episode.first.observation, agents)
@@ -103,12 +99,7 @@ class ParallelLake(ParallelEnv):
 
         Returns:
           Observations, rewards, terminations, truncations and infos.
-
-        Raises:
-          ValueError: if the actions are not those of ``agents``.
         """
-        if set(actions) != set(self.agents):
-            raise ValueError(f"the actions are of {sorted(actions)}: they must be of {self.agents}")
         chosen = np.full(len(self.possible_agents), Action.WAIT, np.int32)
         chosen[: len(self.agents)] = [actions[agent] for agent in self.agents]
         timestep = self.episode.step(chosen)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -30,12 +29,7 @@ def box_of(lake: Lake, seen: Any, max_agents: int) -> tuple[float, float, tuple[
 
     Args:
       seen: the observation's shape and dtype, as ``jax.eval_shape`` gives it.
-
-    Raises:
-      ValueError: when the observation is not one array.
     """
-    if not isinstance(seen, jax.ShapeDtypeStruct):
-        raise ValueError(f"the observation is {seen}: it must be one array")
     bounds = observations.bounds(lake.observe, max_agents)
     if bounds is None and jnp.issubdtype(seen.dtype, jnp.integer):
         bounds = int(jnp.iinfo(seen.dtype).min), int(jnp.iinfo(seen.dtype).max)

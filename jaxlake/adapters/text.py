@@ -49,9 +49,6 @@ def trl_rows(
       instances: ``[n]``, of sides up to 10 with up to 5 agents.
       optimum: int32 ``[n]``, the least sum of costs.
       answer_format: the format that the prompts ask for; answers in either are read.
-
-    Raises:
-      ValueError: naming an instance that is too large or whose optimum is not known.
     """
     return [
         {"prompt": [{"role": "user", "content": text}], "level": level}
@@ -111,11 +108,6 @@ def tasks(
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     validate(instances)
     optimum = np.asarray(optimum)
-    if optimum.shape != np.shape(instances.size) or optimum.ndim != 1 or optimum.dtype.kind not in "iu":
-        raise ValueError(
-            f"instances {np.shape(instances.size)} with an optimum of {optimum.dtype} {optimum.shape}: both must be "
-            "[n], whole numbers"
-        )
     instances = jax.tree.map(np.asarray, instances)
     pairs = []
     for index, (instance, least) in enumerate(zip(instances, optimum, strict=True)):
@@ -142,12 +134,7 @@ def judge(texts: Sequence[str], levels: Sequence[str]) -> tuple[Verdict, np.ndar
 
     Returns:
       The verdicts ``[batch]``, and the accuracies (``jaxlake.rewards``), float32 ``[batch]``.
-
-    Raises:
-      ValueError: for another number of levels than of answers.
     """
-    if len(texts) != len(levels):
-        raise ValueError(f"{len(texts)} completions with {len(levels)} levels: there must be one for each")
     parts, optima = zip(*map(_read_level, levels), strict=True)
     instances, optimum = stack(parts), np.array(optima, np.int32)
     plans = parse_batch(

@@ -133,12 +133,6 @@ def test_bounds_are_tight_where_they_are_known(bank, name):
             assert (np.min(box[0]), np.max(box[1])) == expected
 
 
-@pytest.mark.parametrize("name", [name for name in FACES if name != "jaxued"])
-def test_an_observation_that_is_not_one_array_is_refused(bank, name):
-    with pytest.raises(ValueError, match="the observation is .* must be (one|an) array"):
-        FACES[name](bank, Params(), Lake(observe=lambda state: (state.positions, state.time))).box()
-
-
 @pytest.mark.parametrize("name", ["jaxmarl", "pettingzoo"])
 @pytest.mark.parametrize("observe", [observations.planes, lambda state: state.time])
 def test_an_observation_that_is_not_one_per_agent_is_refused(bank, name, observe):

@@ -181,11 +181,6 @@ def test_one_program_serves_every_reset_and_step(bank):
 
 REFUSED = [
     (lambda bank: VectorLake(bank, max_episode_steps=0), "max_episode_steps = 0 must be a whole number from 1 on"),
-    (
-        lambda bank: CentralLake(bank, render_mode="human"),
-        "render_mode = 'human' must be one of None, 'ansi', 'rgb_array'",
-    ),
-    (lambda bank: VectorLake(bank, 2).step([RIGHT, RIGHT]), "call reset\\(\\) before step"),
     (lambda bank: CentralLake(bank).reset(options={"level": 0.5}), "level = 0.5 must be a whole number from 0 to 1"),
     (lambda bank: begun(CentralLake(bank)).step(WAIT + WAIT[:1]), r"actions have the shape \[3\]: it must be \[2\]"),
     *[

@@ -60,8 +60,6 @@ def test_only_the_agents_of_the_level_play(bank):
     seen, infos = env.reset(options={"level": 1})
     assert env.agents == list(seen) == list(infos) == ["agent_0"]
     assert env.possible_agents == ["agent_0", "agent_1"]
-    with pytest.raises(ValueError, match=r"of \['agent_0', 'agent_1'\]: they must be of \['agent_0'\]"):
-        env.step({"agent_0": 0, "agent_1": 0})
 
 
 def test_the_board_is_rendered_and_seen_whole_by_a_critic(bank):
