@@ -127,10 +127,10 @@ def read_body(text: str, side: int) -> Body:
             apart = apart or not line.strip()
         elif not body.steps:
             body, apart = part, False
-        elif (part.remark and (apart or foreign or not part.steps) and not (part.problem and line[0].isdecimal())) or (
-            foreign and _LETTERS.fullmatch(line)
-        ):
+        elif (foreign and _LETTERS.fullmatch(line)) or (late and apart):
             break
+        elif part.remark and (apart or foreign or not part.steps) and not (part.problem and line[0].isdecimal()):
+            break  # noqa: SIM114 - the one is no step, the other a remark
         elif part.remark or part.problem or late or (apart and not part.times):
             return body._replace(problem=part.problem or "it is not clear what follows it")
         else:

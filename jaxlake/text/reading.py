@@ -274,7 +274,8 @@ def _choose(answers: list[_Answer]) -> tuple[Paths, str]:
     paths = dict(next((one for one in repeated if chosen.agrees(one)), chosen.paths))
     for index, answer in enumerate(answers):
         changes = answer.is_meant() and _CHANGES.search(answer.lead)
-        if answer is chosen or (answer.agrees(paths) and not (answer.cut and changes)):
+        garbled = index > complete[-1] and set(answer.faults.values()) - {_NOTHING}
+        if answer is chosen or (answer.agrees(paths) and not (garbled or (answer.cut and changes))):
             continue
         if index > complete[-1] and changes and not (answer.faults or answer.cut) and set(answer.paths) < set(paths):
             paths |= answer.paths

@@ -173,7 +173,7 @@ def test_what_is_in_doubt_is_not_parsable(text):
         ("0:(0,0)\n" * 9000, None, ["only the last 12480 of 72000 characters are read"]),
         ("0: R jumps D\n1: U", STARTS, ["agent 0: 'jumps' within a path"]),
         ("0:(0,0)...(1,1)", None, ["agent 0: steps are left out"]),
-        ("Step 1: Agent 0 moves to (0,1).\nStep 3: Agent 0 moves to (0,2).", None, ["agent 0: 1 steps at time 3, after time 1"]),
+        ("t=1: Agent 0: (0,1)\nt=3: Agent 0: (0,2)", None, ["agent 0: 1 steps at time 3, after time 1"]),
     ],
 )
 def test_what_could_not_be_read_is_said(text, starts, problems):
