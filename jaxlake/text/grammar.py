@@ -122,6 +122,7 @@ def read_body(text: str, side: int) -> Body:
     for line in text.split("\n"):
         part = _read_line(line, side)
         foreign = part.is_moves and not body.is_moves
+        numbered = line[:1].isdecimal() and (body.is_moves or _PAIR.search(line))
         late = part.times and not body.times and len(body.steps) > 1
         if part.empty:
             apart = apart or not line.strip()
@@ -129,7 +130,7 @@ def read_body(text: str, side: int) -> Body:
             body, apart = part, False
         elif (foreign and _LETTERS.fullmatch(line)) or (late and apart):
             break
-        elif part.remark and (apart or foreign or not part.steps) and not (part.problem and line[0].isdecimal()):
+        elif part.remark and (apart or foreign or not part.steps) and not (numbered and part.problem):
             break  # noqa: SIM114 - the one is no step, the other a remark
         elif part.remark or part.problem or late or (apart and not part.times):
             return body._replace(problem=part.problem or "it is not clear what follows it")
