@@ -78,7 +78,7 @@ class VectorLake(VectorEnv):
         self.single_action_space = MultiDiscrete([len(Action)] * self.bank.instances.max_agents)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.state: State | None = None
+        self.state: State
         self._autoreset = AutoReset(lake, _MODES[autoreset_mode])
         self._layout = Layout(
             jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((num_envs, *leaf.shape), leaf.dtype), episode.first)

@@ -7,7 +7,7 @@ arrays of a time step took twice as long as the step itself.
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -124,7 +124,7 @@ def pictures(state: State, mode: str) -> tuple[Any, ...]:
 
 
 def _picture(state: State, mode: str) -> Any:
-    draw = {
+    draw: dict[str, Callable[[State], Any]] = {
         "ansi": observations.text,
         "rgb_array": lambda state: np.array(rgb(state.instance, positions=state.positions)),
     }
