@@ -146,11 +146,13 @@ class Checkpoints:
         say: Callable[[str], None],
         source: Mapping[str, str] = MappingProxyType({}),
     ) -> Snapshot | None:
-        """Return the latest checkpoint that can be read, None without any.
+        """Return the latest checkpoint that can be read, None without any; move those after it out of the folder.
+
+        The logs are cut back to it, so a later one must not be found again, such as when a disk was away for a while.
 
         Args:
           like: function from the progress to `Snapshot.arrays` as ShapeDtypeStructs with shardings.
-          say: function that shows a line for each that cannot be read; it stays where it is.
+          say: function that shows a line for each that cannot be read.
           source: `Snapshot.source` as it is now.
 
         Raises:
@@ -158,12 +160,20 @@ class Checkpoints:
           RunError: if none can be read, or none matches `like`.
         """
 
-        def load(step: int) -> Snapshot:
+        def load(step: int) -> tuple[int, Snapshot]:
             saved = self._read(step)
             lora.refuse_other_source(self.folder / str(step), saved.source, source)
-            return Snapshot(saved.progress, self._load(step, like(saved.progress)), dict(source))
+            return step, Snapshot(saved.progress, self._load(step, like(saved.progress)), dict(source))
 
-        return self._latest(load, say)
+        found = self._latest(load, say)
+        if found is None:
+            return None
+        for later in [step for step in self.steps if step > found[0]] if distributed.is_main() else ():
+            target = self.folder.parent / f"unreadable-{later}"
+            shutil.rmtree(target, ignore_errors=True)
+            (self.folder / str(later)).rename(target)
+        distributed.agree(False)  # no process continues before they are moved
+        return found[1]
 
     def _latest(self, read: Callable[[int], T], say: Callable[[str], None] = lambda line: None) -> T | None:
         """Return `read` of the latest checkpoint for which no process raises Unreadable; None without any."""

@@ -200,7 +200,7 @@ def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path,
     assert main([*command, "overrides.student.text.max_prompt_tokens=12"]) == 2
     assert "student.text.max_prompt_tokens = 12 must be at least" in capsys.readouterr().err
     comparison.open_folder(tmp_path / "out", comparison.load(path))
-    assert comparison.reopen(tmp_path / "out").run.text.max_prompt_tokens == 56
+    assert comparison.reopen(tmp_path / "out").run.student.text.max_prompt_tokens == 56
 
 
 def write_lab(folder: Path) -> Path:
