@@ -93,19 +93,6 @@ def by_prompt(suite: str, answers: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.heavy
-def test_a_run_is_answered_and_reported(trained, command, tmp_path):
-    status, out, err = command("--run", trained, "--suite", "validation", "--out", tmp_path / "e")
-    assert (status, err) == (0, "")
-    assert "prompts have up to 70 tokens and get the room they need (student.text.max_prompt_tokens = 16" in out
-    figures = json.loads((tmp_path / "e/scores.json").read_text())
-    assert (figures["instances"], figures["answers"], figures["missing"], figures["samples"]) == (24, 24, 0, 1)
-    assert figures["model"] == str(trained / "final") and figures["temperature"] == 0
-    report = (tmp_path / "e/report.txt").read_text()
-    assert "validation suite, 24 of 800 boards, one answer each, greedy" in report and "published" not in report
-    assert len(read_answers(tmp_path / "e/answers.jsonl")) == 24  # what python -m jaxlake.score reads
-
-
-@pytest.mark.heavy
 def test_an_evaluation_that_was_broken_off_ends_as_an_unbroken_one(trained, command, tmp_path):
     """Cut at any byte, between and within lines and calls, it is completed to the same answers, bit for bit."""
     common = ("--run", trained, "--suite", "validation", "--samples", 2)
@@ -128,7 +115,10 @@ def test_an_answer_depends_on_neither_the_limit_nor_how_many_are_asked_for_at_on
     trained, command, tmp_path, monkeypatch
 ):
     common = ("--run", trained, "--suite", "validation", "--samples", 2)
-    command(*common, "--out", tmp_path / "all")
+    out = command(*common, "--out", tmp_path / "all")[1]
+    assert "prompts have up to 70 tokens and get the room they need (student.text.max_prompt_tokens = 16" in out
+    assert "validation suite, 24 of 800 boards, 2 answers each, sampled at temperature 0.9" in out
+    assert len(read_answers(tmp_path / "all/answers.jsonl")) == 24  # what python -m jaxlake.score reads
     answers = [json.loads(line)["answer"] for line in lines_of(tmp_path / "all")]
     assert len(set(answers)) > 40  # random weights, and every answer is drawn anew
     status, out, _ = command(*common, "--limit", 5, "--out", tmp_path / "part")
@@ -144,18 +134,21 @@ def test_an_answer_depends_on_neither_the_limit_nor_how_many_are_asked_for_at_on
     assert json.loads((tmp_path / "part/scores.json").read_text())["answers"] == 10
 
 
-def test_other_settings_in_the_same_folder_are_refused(trained, command, tmp_path):
-    common = ("--suite", "validation", "--limit", 2, "--out", tmp_path / "e")
-    assert command("--run", trained, *common, "--samples", 2)[0] == 0
+def test_a_folder_with_other_content_or_of_other_settings_is_left_alone(trained, command, tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/mine.txt").write_text("mine")
+    common = ("--run", trained, "--suite", "validation", "--limit", 2)
+    assert command(*common, "--samples", 2, "--out", tmp_path / "e")[0] == 0
     before = lines_of(tmp_path / "e")
-    for arguments, told in (
-        (("--run", trained, "--temperature", 0.9), "samples was 2, is now 1"),
-        (("--run", trained, "--samples", 2, "seed=1"), "seed was 0, is now 1"),
+    for folder, arguments, told in (
+        ("e", ("--temperature", 0.9), "holds another evaluation (samples was 2, is now 1); choose another folder"),
+        ("e", ("--samples", 2, "seed=1"), "holds another evaluation (seed was 0, is now 1); choose another folder"),
+        ("notes", (), "not empty and no evaluation; choose another with --out"),
+        ("notes/mine.txt", (), "no folder can be made there (File exists)"),
     ):
-        status, _, err = command(*common, *arguments)
-        assert status == 2 and err.count("\n") == 1 and err.endswith("choose another folder with --out\n")
-        assert err.startswith(f"error: {tmp_path}/e: holds another evaluation ({told}")
-    assert lines_of(tmp_path / "e") == before
+        status, _, err = command(*common, *arguments, "--out", tmp_path / folder)
+        assert status == 2 and err.count("\n") == 1 and err.startswith(f"error: {tmp_path}/{folder}: {told}")
+    assert lines_of(tmp_path / "e") == before and os.listdir(tmp_path / "notes") == ["mine.txt"]
 
 
 PROGRAM = """
@@ -189,7 +182,7 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--run", "RUN", "text.max_new_token=3"), "unknown key text.max_new_token; the nearest is student.text"),
+        (("--run", "RUN", "text.max_new_token=3"), "unknown key text"),
         (("--run", "none"), "none: no run (it has no config.yaml)"),
         (("--run", "UNFINISHED"), "no policy there yet (neither final/ nor best/)"),
         (("--run", "RUN", "--config", "x.yaml"), "--config: a run has its own configuration"),
@@ -225,14 +218,6 @@ def test_an_unfinished_run_answers_with_its_best_policy(trained, command, tmp_pa
     (tmp_path / "best").symlink_to(trained / "final")
     status, out, _ = command("--run", tmp_path, "--suite", "validation", "--limit", 1)
     assert status == 0 and f"{tmp_path}/best: Qwen3" in out
-
-
-def test_a_folder_with_something_else_in_it_is_left_alone(trained, command, tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    common = ("--run", trained, "--suite", "validation", "--limit", 1)
-    assert "not empty and no evaluation" in command(*common, "--out", tmp_path)[2]
-    assert "no folder can be made there (File exists)" in command(*common, "--out", tmp_path / "notes.txt")[2]
-    assert os.listdir(tmp_path) == ["notes.txt"]
 
 
 def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server, command, tmp_path):
@@ -308,26 +293,22 @@ def test_a_report_has_what_was_sent_and_no_part_of_the_key(server, command, tmp_
     assert command(*arguments)[0] == 0 and len(server.asked) == 10 + 2, "the answers are there"
 
 
-def test_failed_requests_are_told_and_asked_again_by_the_same_command(server, command, tmp_path):
-    server.respond = lambda handler, _, number: handler.send(400, "refused") if 0 < number < 4 else handler.say("fine")
+@pytest.mark.parametrize(
+    ("refused", "status", "told", "resumed"),
+    [
+        (range(1, 4), 1, "3 answers are missing, the last as status 400: no; the same command asks again", 21),
+        (range(1, 99), 2, "URL: 10 requests in a row failed, the last: status 400: no", 0),
+    ],
+)
+def test_failed_requests_are_told_and_asked_again(server, command, tmp_path, refused, status, told, resumed):
+    server.respond = lambda handler, _, number: handler.send(400, "no") if number in refused else handler.say("fine")
     arguments = ("--api", server.url, "m", "--suite", "validation", "--out", tmp_path / "e")
-    status, out, err = command(*arguments)
-    assert (status, err) == (
-        1,
-        "error: 3 answers are missing, the last as status 400: refused; the same command asks again\n",
-    )
-    assert "3 answers are missing and count as invalid." in out
-    assert json.loads((tmp_path / "e/scores.json").read_text())["missing"] == 3
-    status, out, err = command(*arguments)
-    assert (status, err) == (0, "") and "Resuming: 21 of 24 answers are there" in out
-    assert len(server.asked) == 29 and len(set(lines_of(tmp_path / "e"))) == 24
-
-
-def test_a_server_that_begins_to_refuse_everything_is_given_up_soon(server, command, tmp_path):
-    server.respond = lambda handler, _, number: handler.send(400, "too long") if number else handler.say("yes")
-    status, _, err = command("--api", server.url, "m", "--suite", "benchmark", "--out", tmp_path / "e")
-    assert (status, len(server.asked) < 31) == (2, True)
-    assert err == f"error: {server.url}: 10 requests in a row failed, the last: status 400: too long\n"
+    assert (command(*arguments)[::2]) == (status, f"error: {told.replace('URL', server.url)}\n")
+    assert len(server.asked) <= 25 and len(lines_of(tmp_path / "e")) == resumed
+    server.respond = lambda handler, *_: handler.say("fine")
+    code, out, err = command(*arguments)
+    assert (code, err) == (0, "") and (f"Resuming: {resumed} of 24 answers are there" in out) == (resumed > 0)
+    assert len(set(lines_of(tmp_path / "e"))) == 24
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
