@@ -42,7 +42,11 @@ nitpick_ignore_regex = [
     ("py:class", r"rl\.report\.(run\.(Run|Stage)|style\.Picture)"),
     (
         "py:class",
-        r"rl\.(config\.(types\.Section|loading\.SomeSection|training\.OptimizerFields)|lab\.(runs\.RunPlan|held_out\.(AnswerColumns|BoardColumns)))",
+        r"rl\.(config\.(types\.Section|loading\.SomeSection|students\.(\w+Fields|PlaySection))|model\.policy\.StudentT)",
+    ),
+    (
+        "py:class",
+        r"rl\.(students\.writer\.student\.PlanWriter|lab\.(runs\.RunPlan|held_out\.(AnswerColumns|BoardColumns)))",
     ),
     ("py:class", r"ArrayTree"),  # of chex, inside a union that its signature spells out
     ("py:class", r"rl\.report\.comparison\.findings\.\w+"),
@@ -152,14 +156,18 @@ class Settings(SphinxDirective):
 
 def settings(outermost):
     """Markdown: of every section what it is for, and a table of its keys."""
-    parts = []
+    parts, seen = [], set()
     for name, section in config.sections(outermost):
         schemas, prefix = section.model_json_schema()["properties"], f"{name}." if name else ""
         rows = [
             "| " + " | ".join([f"`{prefix}{key}`", *cells(field, schemas[key])]) + " |"
             for key, field in config.settings(section).items()
         ]
-        target = f"```{{py:class}} {section.__module__}.{section.__name__}\n:no-typesetting:\n```"  # where types lead
+        again = ":no-index:\n" * (section in seen)  # several students have it
+        target = (
+            f"```{{py:class}} {section.__module__}.{section.__name__}\n:no-typesetting:\n{again}```"  # where types lead
+        )
+        seen.add(section)
         parts += [f"### {name}", target, inspect.getdoc(section)] if name else []
         parts.append("\n".join(["| key | default | must be | | from |", "|---|---|---|---|---|", *rows]))
     return parts
