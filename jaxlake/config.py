@@ -86,7 +86,12 @@ class LakeConfig:
 
     @staticmethod
     def from_dict(entries: Mapping[str, Mapping[str, float]], kind_of: Callable[[Any], Kind] = Kind.of) -> "LakeConfig":
-        """Invert ``to_dict``, whose sizes YAML reads as numbers."""
+        """Invert ``to_dict``, whose sizes YAML reads as numbers; ValueError for an entry of other fields."""
+        for kind, entry in entries.items():
+            if set(entry) != set(FIELDS):
+                raise ValueError(
+                    f"entry of {kind_of(kind).words} = {entry!r} must be a mapping with {', '.join(FIELDS)}"
+                )
         ordered = sorted(entries, key=kind_of)
         data, hole, wait = (tuple(entries[kind][field] for kind in ordered) for field in FIELDS)
         return LakeConfig([kind_of(kind) for kind in ordered], data, hole, wait)

@@ -119,9 +119,9 @@ def test_a_thousand_answers_are_worth_what_the_scorer_says():
     [
         ({"min_agents": 3, "max_agents": 2}, "min_agents = 3 must be at most max_agents = 2"),
         ({"max_agents": 5}, "num_agents on random boards of size 3 = 5 must be a whole number from 1 to 4"),
-        ({"family": "cave"}, "family = 'cave'"),
+        ({"family": "cave"}, "'cave' is not a valid Family"),
         ({"hole": 0.9}, "hole of size 3 = 0.9 must be from 0 to 0.5"),
-        ({"style": "loud"}, "style = 'loud'"),
+        ({"style": "loud"}, "'loud' is not a valid PromptStyle"),
         ({"size": 0}, "size = 0 must be at least 1"),
     ],
 )
