@@ -64,6 +64,7 @@ def test_verdicts_do_not_depend_on_how_many_there_are(count, place):
     assert same(verify(*(jax.tree.map(lambda leaf: leaf[3], part) for part in at(np.arange(8)))), whole[3])
 
 
+@pytest.mark.heavy
 def test_any_batch_axes_are_judged_and_so_are_those_of_vmap():
     whole = verify(*at(np.arange(6)))
     grid = jax.tree.map(lambda leaf: leaf.reshape(2, 3, *leaf.shape[1:]), at(np.arange(6)))

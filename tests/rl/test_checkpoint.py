@@ -89,6 +89,7 @@ def test_the_latest_stay(tmp_path):
     assert again.steps == [6, 7]
 
 
+@pytest.mark.heavy
 def test_a_torn_or_lost_file_is_harmless_or_costs_one_checkpoint(run, tmp_path, capfd):
     """Orbax notices what is cut off or gone; a bit that a disk flips within the numbers of an array it does not."""
     rng, used = random.Random(0), []

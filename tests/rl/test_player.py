@@ -273,6 +273,7 @@ def test_a_validation_is_drawn_and_judged():
     assert any(sampled.lengths[0::3] != sampled.lengths[1::3])
 
 
+@pytest.mark.heavy
 def test_a_player_is_rewarded_by_the_function_that_a_setting_names(tmp_path, monkeypatch):
     """By what each pays on a board of two agents; a function of one's own is also what a round learns from."""
     own = "def far(now):\n    return 0.0 * now.before.distances[:, 0] + (now.before.positions >= 0)\n"

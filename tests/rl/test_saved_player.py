@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("quick_compilation")
 ACTOR = NetworkActor(**NETWORK, episode_steps=SMALL.episode_steps)
 
 
+@pytest.mark.heavy
 def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch):
     run, learner = tmp_path / "run", network.begin(ACTOR, optax.sgd(1e-3), jax.random.key(0)[None])
     network.save(run / "final", ACTOR, lane(learner.parameters, 0))
