@@ -44,6 +44,7 @@ from rl import config as config_
 from rl.config import Config
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
 from rl.learn.optimizer import MAX_NORM, init_state
+from rl.learn.state import TrainState
 from rl.model import presets, weights
 from rl.model.decoder import create
 from rl.model.policy import Policy
@@ -53,7 +54,6 @@ from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
-from rl.run.state import TrainState
 from rl.run.tracking import Display
 from rl.students.writer.step import grpo_step, rounds_optimizer
 

@@ -32,11 +32,11 @@ from side_by_side import ROOT, write_rows
 from rl import config as config_
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, build_boards, mixed_boards
 from rl.learn.optimizer import init_state
+from rl.learn.state import TrainState
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
-from rl.run.state import TrainState
 from rl.run.tracking import Display
 from rl.students import WriterStudent
 from rl.students.writer import step as one_step

@@ -33,6 +33,7 @@ from rl import config as config_
 from rl.lab.statistics import seed_interval
 from rl.learn.boards import BoardSet, build_boards, mixed_boards
 from rl.learn.optimizer import B2, MAX_NORM, init_state
+from rl.learn.state import TrainState
 from rl.loop.rounds import execute
 from rl.model.policy import Policy
 from rl.report import style
@@ -40,7 +41,6 @@ from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
-from rl.run.state import TrainState
 from rl.run.tracking import Display
 from rl.students.writer.step import grpo_step, rounds_optimizer
 

@@ -21,7 +21,7 @@ from rl.judge.asking import Asker, ModelAsker, ServerAsker, collect
 from rl.judge.record import Record
 from rl.judge.suite import Evaluation, questions, suite_identity
 from rl.model.sampler import SamplingParams
-from rl.run.directory import check_format
+from rl.run.directory import refuse_other_version
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
@@ -110,7 +110,7 @@ def _trained(run: Path, overrides: Sequence[str]) -> tuple[Config, str, Path]:
     """Return the configuration of a run, its policy, and the folder of its evaluations."""
     if not (run / "config.yaml").exists():
         raise ConfigError(f"{run}: no run (it has no config.yaml); python -m rl.train makes one")
-    check_format(run)
+    refuse_other_version(run, {})
     policies = [run / name for name in ("final", "best") if (run / name).is_dir()]
     if not policies:
         raise ConfigError(f"{run}: no policy there yet (neither final/ nor best/); the run writes them")

@@ -183,6 +183,11 @@ class Config(Section):
         taught = self.student.warm_start.kinds if isinstance(self.student, WriterSection) else None
         return tuple(sorted({*self.lake.kinds, *self.target_kinds, *(taught or ())}))
 
+    @property
+    def needs_reference(self) -> bool:
+        """Whether a run keeps the model of the start of its rounds: for the divergence, or as the engineer `base`."""
+        return self.student.learn.kl_coefficient > 0 or self.engineer.kind == LanguageKind.BASE
+
     def to_yaml(self) -> str:
         """Return every value of the run, as YAML that `load` reads back to an equal configuration."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)

@@ -14,7 +14,6 @@ from rl.config import Config, ConfigError, Count, Section, Values, decisive, fla
 from rl.config.choices import LanguageKind
 from rl.config.types import once_each
 from rl.loop import engineer_factory
-from rl.run.state import needs_reference
 
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w+.-]*$", description="a folder's name")]
@@ -85,8 +84,8 @@ class Resolved(_Shared):
           ConfigError: if both are needed, to design the shared rounds and to keep the policy of before.
         """
         kind = self.run.engineer.kind
-        for engineer in self.engineers if not needs_reference(self.run) else ():
-            if needs_reference(self.configure(engineer, seed)):
+        for engineer in () if self.run.needs_reference else self.engineers:
+            if self.configure(engineer, seed).needs_reference:
                 if self.shared_rounds > 1:
                     raise ConfigError(
                         f"engineers.{engineer}: kind = base needs shared_rounds = 1, not {self.shared_rounds}, or "

@@ -19,6 +19,7 @@ from rl.config import Config, ConfigError, EngineerExamplesSection, WarmStartSec
 from rl.learn.boards import Draw, mixed_boards
 from rl.learn.context import read_context
 from rl.learn.optimizer import learning_rate, make_optimizer, step, updates_made
+from rl.learn.state import TrainState
 from rl.model import lora, sharding
 from rl.model.decoder import Decoder
 from rl.model.logprobs import Sequences, answer_logprobs, join, masked_sum, take
@@ -26,7 +27,6 @@ from rl.model.policy import Policy
 from rl.model.tokenizer import Tokenizer, check_fit
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState
 from rl.run.tracking import Display, Stopwatch
 
 WAIT = 0.1

@@ -31,28 +31,29 @@ def execute(
       RunError: if the run or its disk fails.
       Interrupted: after a signal, with everything saved.
     """
-    saved = directory.checkpoints.progress()
-    if saved is None and directory.has_rounds():
+    saved = directory.checkpoints.latest()
+    stage = saved.progress.stage if saved else None
+    if saved is None and (directory.path / "rounds").exists():
         raise ConfigError(
-            f"{directory.path}: has steps of rounds but no checkpoint to resume from; choose another with --run, "
+            f"{directory.path}: has rounds but no checkpoint to resume from; choose another with --run, "
             "or delete this one"
         )
-    if saved is not None and saved.stage == "finished":
+    if stage == "finished":
         display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
         return
-    if saved is not None and saved.stage == "rounds" and stop_after == 0:
+    if stage == "rounds" and stop_after == 0:
         display.say(f"{directory.path}: the warm start is done; the same command without --until continues")
         return
     with stop.interrupt_immediately():
-        pinned = pin(config.student, directory.checkpoints.source())
-        config = config.model_copy(update={"student": pinned})
+        if saved is not None:
+            config = config.model_copy(update={"student": pin(config.student, saved.source)})
         student = students.create(config)
         display.say(student.description)
         recorder = Recorder(directory, display, stop, student)
         engineer = make_engineer(student, recorder)
         student.restore(directory, display)
         if saved is not None:
-            display.say("\n".join([f"Resumes {directory.path}: {student.state}", *directory.changes]))
+            display.say(f"Resumes {directory.path}: {student.state.progress}")
 
     progress = student.state.progress
     with recorder:

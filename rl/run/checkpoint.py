@@ -12,9 +12,8 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import jax
@@ -22,7 +21,6 @@ import orbax.checkpoint as ocp
 
 from rl import distributed
 from rl.config import ConfigError, RunError
-from rl.model import lora
 from rl.run.progress import Progress
 
 for _name in ("absl", "asyncio"):  # Orbax logs its internals on every save, and both log errors that we report
@@ -93,12 +91,6 @@ class Checkpoints:
         with self._writing():
             self._manager.save((self._manager.latest_step() or 0) + 1, args=items)
 
-    def check(self) -> None:
-        """Raise what went wrong in the background, if anything has: RunError as `save`."""
-        if "_manager" in vars(self):
-            with self._writing():
-                self._manager.check_for_errors()
-
     def close(self) -> None:
         """Wait until everything is written; RunError as `save`."""
         if "_manager" in vars(self):
@@ -121,8 +113,8 @@ class Checkpoints:
         shutil.copytree(source.folder / str(step), self.folder / "1")
         return progress
 
-    def progress(self) -> Progress | None:
-        """Return the position of the latest checkpoint that can be read; None without any checkpoint.
+    def latest(self) -> Snapshot | None:
+        """Return the latest checkpoint that can be read, without its arrays; None without any checkpoint.
 
         Raises:
           ConfigError: if the processes of this job see different ones.
@@ -132,48 +124,34 @@ class Checkpoints:
             raise ConfigError(
                 f"{self.folder.parent}: not all processes see the same run there; they need a disk that all share"
             )
-        snapshot = self._latest(self._read)
-        return None if snapshot is None else snapshot.progress
+        return self._latest(self._read)
 
-    def source(self) -> dict[str, str]:
-        """Return `Snapshot.source` of the latest checkpoint that can be read; raises as `progress`."""
-        snapshot = self._latest(self._read)
-        return {} if snapshot is None else snapshot.source
-
-    def restore(
-        self,
-        like: Callable[[Progress], dict[str, Any]],
-        say: Callable[[str], None],
-        source: Mapping[str, str] = MappingProxyType({}),
-    ) -> Snapshot | None:
+    def restore(self, like: Callable[[Snapshot], dict[str, Any]], say: Callable[[str], None]) -> Snapshot | None:
         """Return the latest checkpoint that can be read, None without any; move those after it out of the folder.
 
         The logs are cut back to it, so a later one must not be found again, such as when a disk was away for a while.
 
         Args:
-          like: function from the progress to `Snapshot.arrays` as ShapeDtypeStructs with shardings.
+          like: function from the checkpoint without its arrays to these as ShapeDtypeStructs with shardings.
           say: function that shows a line for each that cannot be read.
-          source: `Snapshot.source` as it is now.
 
         Raises:
-          ConfigError: if it is of another source.
           RunError: if none can be read, or none matches `like`.
         """
 
         def load(step: int) -> tuple[int, Snapshot]:
             saved = self._read(step)
-            lora.refuse_other_source(self.folder / str(step), saved.source, source)
-            return step, Snapshot(saved.progress, self._load(step, like(saved.progress)), dict(source))
+            return step, dataclasses.replace(saved, arrays=self._load(step, like(saved)))
 
-        found = self._latest(load, say)
-        if found is None:
+        loaded = self._latest(load, say)
+        if loaded is None:
             return None
-        for later in [step for step in self.steps if step > found[0]] if distributed.is_main() else ():
+        for later in [step for step in self.steps if step > loaded[0]] if distributed.is_main() else ():
             target = self.folder.parent / f"unreadable-{later}"
             shutil.rmtree(target, ignore_errors=True)
             (self.folder / str(later)).rename(target)
         distributed.agree(False)  # no process continues before they are moved
-        return found[1]
+        return loaded[1]
 
     def _latest(self, read: Callable[[int], T], say: Callable[[str], None] = lambda line: None) -> T | None:
         """Return `read` of the latest checkpoint for which no process raises Unreadable; None without any."""
@@ -192,8 +170,7 @@ class Checkpoints:
     def _read(self, step: int) -> Snapshot:
         """Return all that is no array."""
         folder = self.folder / str(step)
-        file = folder / "progress" / "metadata"
-        record = _attempt(folder, lambda: json.loads(file.read_bytes())["record"])
+        record = _attempt(folder, lambda: json.loads((folder / "progress" / "metadata").read_bytes())["record"])
         return Snapshot(Progress(**record["progress"]), {}, record["source"])
 
     def _load(self, step: int, wanted: dict[str, Any]) -> dict[str, Any]:

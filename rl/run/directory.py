@@ -8,7 +8,7 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,7 +17,7 @@ from jaxlake import __version__, rules
 from jaxlake.files import write_whole
 from jaxlake.generate import VERSION as GENERATOR
 from rl import distributed
-from rl.config import ROUNDING, Config, ConfigError, decisive, flat, read, refuse_difference
+from rl.config import Config, ConfigError, decisive, read, refuse_difference
 from rl.run.checkpoint import Checkpoints, Snapshot, finite
 from rl.run.progress import LOGS, Progress
 
@@ -29,16 +29,13 @@ BEHAVIOUR = {"rules": rules.VERSION, "generator": GENERATOR, "evidence": evidenc
 """Numbers of what a run's results depend on; results of different numbers are not comparable."""
 
 
-def check_format(folder: Path) -> dict[str, Any]:
-    """Return a run's `version.json`; ConfigError if the run's files have another form."""
+def refuse_other_version(folder: Path, versions: Mapping[str, int]) -> None:
+    """Raise ConfigError if a run's files have another form than `FORMAT`, or one of `versions` was another."""
     file = folder / "version.json"
     made = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"jaxlake": "0.1.0", "format": 1}
-    refuse_difference(folder, {"format": made["format"]}, {"format": FORMAT}, _finish(made))
-    return made
-
-
-def _finish(made: dict[str, Any]) -> str:
-    return f"finish the run with jaxlake {made['jaxlake']}, which began it, or begin another"
+    now = {"format": FORMAT, **versions}
+    remedy = f"finish the run with jaxlake {made['jaxlake']}, which began it, or begin another"
+    refuse_difference(folder, {name: made.get(name) for name in now}, now, remedy)
 
 
 class InUse(ConfigError):
@@ -53,10 +50,7 @@ class RunDirectory:
 
     Args:
       config: the run's configuration. A folder of another configuration is refused, unless only settings that are
-        `FREE` or `ROUNDING` differ.
-
-    Attributes:
-      changes: `ROUNDING` settings with another value than in the folder, each in words.
+        `rl.config.FREE` or `rl.config.ROUNDING` differ.
 
     Raises:
       ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
@@ -67,17 +61,14 @@ class RunDirectory:
         self.path, self.config = path, config
         self._lock: int | None = None
         self._is_taken = False
-        self.changes: list[str] = []
         nearest = next(place for place in (path, *path.parents) if place.exists())
         if not nearest.is_dir():
             raise ConfigError(f"{path}: {nearest} is a file; choose another with --run")
         self._is_run = (path / "config.yaml").exists()
         if self._is_run:
-            made = check_format(path)
-            refuse_difference(
-                path, {name: made.get(name, BEHAVIOUR[name]) for name in BEHAVIOUR}, BEHAVIOUR, _finish(made)
-            )
-            self._refuse_other()
+            refuse_other_version(path, BEHAVIOUR)
+            was, now = decisive(read(path / "config.yaml")), decisive(config.model_dump(mode="json"))
+            refuse_difference(path, was, now, "choose another directory with --run, or delete this one")
             self._take()
         elif path.exists() and any(child.name != "lock" for child in path.iterdir()):
             raise ConfigError(f"{path}: not empty and no run (it has no config.yaml); choose another with --run")
@@ -106,9 +97,9 @@ class RunDirectory:
     def validation_seed(self) -> int:
         """Seed that the validation set is drawn by: the run's, or that of its origin, whose boards it keeps."""
         origin = self.path / ORIGIN
-        return (
-            json.loads(origin.read_text(encoding="utf-8"))["validation_seed"] if origin.exists() else self.config.seed
-        )
+        if not origin.exists():
+            return self.config.seed
+        return json.loads(origin.read_text(encoding="utf-8"))["validation_seed"]
 
     def close(self) -> None:
         """Wait until everything is written, and let go of the folder."""
@@ -135,22 +126,6 @@ class RunDirectory:
         if distributed.agree(bool(holder)):
             raise InUse(f"{self.path}: in use by {holder or 'another job'}; wait for it or choose another --run")
         self._is_taken = True
-
-    def _refuse_other(self) -> None:
-        now, was = self.config.model_dump(mode="json"), read(self.path / "config.yaml")
-        remedy = "choose another directory with --run, or delete this one"
-        refuse_difference(self.path, decisive(was), decisive(now), remedy)
-        was = flat(was)
-        self.changes = [
-            f"{key} = {value}, was {was.get(key)}: from here on numbers may differ in their last bits"
-            for key, value in flat(now).items()
-            if key.startswith(ROUNDING) and value != was.get(key)
-        ]
-
-    def has_rounds(self) -> bool:
-        """Whether steps of a round are logged; before the first of them there is always a checkpoint."""
-        log = self.path / "metrics.jsonl"
-        return log.exists() and '"phase": "round"' in log.read_text(encoding="utf-8")
 
     def write(self, name: str, content: str | dict | list) -> None:
         """Write a file of the run whole or not at all; what is no string becomes JSON."""
@@ -181,8 +156,8 @@ class RunDirectory:
         """Give a fresh folder to write into, which takes the place of `name` once it is whole."""
         target, fresh, old = (self.path / f"{name}{ending}" for ending in ("", ".partial", ".old"))
         if distributed.is_main():
-            for left in (fresh, old):
-                shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.rmtree(old, ignore_errors=True)
         yield fresh
         if distributed.is_main():
             if target.exists():

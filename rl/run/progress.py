@@ -44,6 +44,10 @@ class Progress:
     best: dict[str, Any] | None = None
     log_bytes: dict[str, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(LOGS, 0))
 
+    def __str__(self) -> str:
+        stage = "warm start" if self.stage == "warm_start" else f"round {self.round}"
+        return f"{stage}, after step {self.step}"
+
     def begin_round(self, lake: dict[str, Any], rationale: str) -> None:
         """Note the configuration of the round that begins, and what its engineer thought."""
         self.lake, self.rationale, self.training = lake, rationale, None

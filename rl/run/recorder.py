@@ -43,17 +43,13 @@ class Recorder:
     Args:
       stop: the wish to stop, set by a signal to this process and honoured by all at the next safe moment.
       learner: whatever learns; its state is looked up whenever it is needed.
-
-    Raises:
-      ConfigError: see `Trackers`.
     """
 
     def __init__(self, directory: RunDirectory, display: Display, stop: Stop, learner: Checkpointed):
-        config = directory.config
         self.directory, self.display, self.stop = directory, display, stop
         self.meter = Meter()
         self._learner = learner
-        self._trackers = Trackers(config, directory.path, display.say)
+        self._trackers = Trackers(directory.config, directory.path, display.say)
 
     def __enter__(self) -> "Recorder":
         self.directory.create()
@@ -83,7 +79,6 @@ class Recorder:
         self.directory.append("timings.jsonl", place | measured)
         self.display.advance(status)
         self._trackers.write(place, progress.total_steps, metrics, measured)
-        self.directory.checkpoints.check()
         if progress.step % save_every == 0:
             self.save()
             self.meter.read()  # what a save compiles is not the next step's
@@ -120,17 +115,13 @@ class Recorder:
     def note_update(self, metrics: dict[str, float]) -> None:
         """Count updates in a row that were skipped, as loss or gradient were not finite; RunError at `MAX_SKIPPED`."""
         progress = self.progress
-        if not metrics["update_skipped"]:
-            progress.skipped = 0
-            return
-        progress.skipped += 1
-        where = "warm start" if progress.stage == "warm_start" else f"round {progress.round}"
-        where += f", step {progress.step + 1}"
-        self.display.say(f"{where}: an update is skipped, as its loss or gradient is not finite")
+        progress.skipped = progress.skipped + 1 if metrics["update_skipped"] else 0
+        if progress.skipped:
+            self.display.say(f"{progress}: an update is skipped, as its loss or gradient is not finite")
         if progress.skipped == MAX_SKIPPED:
             raise RunError(
-                f"{where}: {MAX_SKIPPED} updates in a row were not finite; the same command tries again from the last "
-                "checkpoint"
+                f"{progress}: {MAX_SKIPPED} updates in a row were not finite; the same command tries again from the "
+                "last checkpoint"
             )
 
     def keep_best(self, name: str, evidence: Evidence) -> None:
@@ -139,9 +130,9 @@ class Recorder:
         if progress.best is not None and evidence.sampled_valid <= progress.best["sampled_valid"]:
             return
         k = name if name == "warm_start" else int(name.removeprefix("rounds/"))
-        where = {"round": k, "sampled_valid": evidence.sampled_valid}
-        self.export("best", where | {"valid": evidence.valid / evidence.n, "boards": evidence.n})
-        progress.best = where
+        best = {"round": k, "sampled_valid": evidence.sampled_valid}
+        self.export("best", best | {"valid": evidence.valid / evidence.n, "boards": evidence.n})
+        progress.best = best
 
     def export(self, name: str, validation: dict[str, Any] | None = None) -> None:
         """Write what learns as a folder, never half there, its scores in validation.json; ConfigError if that fails."""

@@ -134,7 +134,7 @@ class Trackers:
             return
         values = {f"{place['phase']}/{name}": value for name, value in metrics.items()}
         values |= {f"timings/{name}": value for name, value in timings.items()}
-        finite = {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}
+        finite = {name: float(value) for name, value in values.items() if math.isfinite(value)}
         for tracker in [*self._trackers]:
             try:
                 tracker.write(finite, total_step)
@@ -153,14 +153,13 @@ class TensorBoard:
 
     def __init__(self, run: Path):
         self._make_writer = _import("tensorboardX", "tensorboard = true").SummaryWriter
-        self._folder = run / "tensorboard"
-        self._writer: Any = None
+        self._folder, self._writer = str(run / "tensorboard"), None
 
     def write(self, values: Mapping[str, float], step: int) -> None:
         """Add the values at a step; of the first one, all that is there from it on is purged."""
         if self._writer is None:
             suffix = f".{step:08}"  # or two sessions of one second would write one file
-            self._writer = self._make_writer(str(self._folder), purge_step=step, flush_secs=1, filename_suffix=suffix)
+            self._writer = self._make_writer(self._folder, purge_step=step, flush_secs=1, filename_suffix=suffix)
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
@@ -182,7 +181,6 @@ class WeightsAndBiases:
         mode = config.tracking.wandb
         self._wandb, self._config, self._directory = _import("wandb", f"wandb = {mode}"), config, run
         self._run: Any = None
-        os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # silent or not, it advertises where openai is imported
         os.environ.setdefault("WANDB__TRANSACTION_LOG_FLUSH_INTERVAL", "1")  # seconds; 15 by default
         if mode is WandbMode.ONLINE:
             self._wandb.setup(settings=self._wandb.Settings(mode="online", silent=True))

@@ -36,7 +36,7 @@ def state(number: int) -> Snapshot:
     return Snapshot(progress, {"parameters": weights, "optimizer": moments})
 
 
-def like(progress: Progress) -> dict:
+def like(saved: Snapshot) -> dict:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0).arrays)
 
 
@@ -75,7 +75,7 @@ def test_what_was_saved_comes_back_bit_for_bit(run):
 
 def test_without_a_checkpoint_there_is_nothing_to_restore(tmp_path):
     checkpoints = Checkpoints(tmp_path / "checkpoints", 2)
-    assert checkpoints.progress() is None and checkpoints.restore(like, pytest.fail) is None
+    assert checkpoints.latest() is None and checkpoints.restore(like, pytest.fail) is None
     assert not (tmp_path / "checkpoints").exists()
 
 
@@ -122,23 +122,13 @@ def test_if_none_can_be_read_one_line_says_so_and_all_stay(run, tmp_path):
     assert checkpoints.steps == [2, 3]
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ("engineer.api.max_tokens=20000", []),
-        (
-            "student.learn.micro_batch=4",
-            ["student.learn.micro_batch = 4, was 16: from here on numbers may differ in their last bits"],
-        ),
-    ],
-)
-def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_run_stands(tmp_path, change, told):
+@pytest.mark.parametrize("change", ["engineer.api.max_tokens=20000", "student.learn.micro_batch=4"])
+def test_what_changes_no_number_or_the_order_of_sums_alone_may_change_while_a_run_stands(tmp_path, change):
     with contextlib.closing(RunDirectory(tmp_path / "run", Config())) as directory:
         directory.create()
         directory.checkpoints.save(state(5))
     changed = load(tmp_path / "run/config.yaml", [change])
     with contextlib.closing(RunDirectory(tmp_path / "run", changed)) as directory:
-        assert directory.changes == told
         assert same_bits(directory.checkpoints.restore(like, pytest.fail), state(5))
         directory.create()
     assert load(tmp_path / "run/config.yaml") == changed != Config()

@@ -237,7 +237,7 @@ def test_engineers_go_on_from_shared_rounds_as_if_each_had_made_them_in_an_unbro
     assert [row["data"] for row in json.loads(targets["rounds/3/config.json"]).values()] == [0, 1]
     directory = RunDirectory(out / "arms/targets_only/seed3", comparison.reopen(out).configure("targets_only", 3))
     with contextlib.closing(directory):
-        history = directory.checkpoints.progress().history
+        history = directory.checkpoints.latest().progress.history
     for k, past in enumerate(history):
         assert past["round"] == k and past["evidence"] == json.loads(targets[f"rounds/{k}/evidence.json"])
     assert len(history) == 4

@@ -69,7 +69,7 @@ if me == "1":
     checkpoints._load = torn
 said = []
 like = {"w": jax.ShapeDtypeStruct((16, 10), np.float32, sharding=rows)}
-found = checkpoints.restore(lambda progress: like, said.append)
+found = checkpoints.restore(lambda saved: like, said.append)
 assert found.progress.step == 1
 for shard in found.arrays["w"].addressable_shards:
     assert (np.asarray(shard.data) == values(1)[shard.index]).all()
@@ -97,7 +97,7 @@ def test_two_processes_agree_on_the_checkpoint_and_on_whose_the_folder_is(tmp_pa
     # What two processes saved, one reads, on another mesh.
     here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     like = {"w": jax.ShapeDtypeStruct((16, 10), np.float32, sharding=here)}
-    found = Checkpoints(tmp_path / "run" / "checkpoints", 2).restore(lambda progress: like, pytest.fail)
+    found = Checkpoints(tmp_path / "run" / "checkpoints", 2).restore(lambda saved: like, pytest.fail)
     np.testing.assert_array_equal(np.asarray(found.arrays["w"]), np.arange(160, dtype=np.float32).reshape(16, 10) + 1)
 
 

@@ -21,11 +21,11 @@ from rl import distributed
 from rl.config import Config, LearnSection, RewardSection, TextSection, WriterSection
 from rl.learn.boards import BoardSet
 from rl.learn.loss import policy_loss
+from rl.learn.state import TrainState
 from rl.model.policy import Policy
 from rl.model.sampler import Rollout
 from rl.model.tokenizer import Tokenizer
 from rl.run.keys import Purpose, make_key
-from rl.run.state import TrainState
 from rl.run.tracking import Stopwatch
 from rl.students.writer.step import make_batch, reward_answers, sample
 

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 from shapes import SMALL_JSON
 
 from rl.config import Config, ConfigError
+from rl.learn.state import TrainState, restore
 from rl.model import lora, weights
 from rl.model.decoder import create
 from rl.model.policy import Policy, pin
@@ -20,7 +21,6 @@ from rl.model.presets import read_config
 from rl.model.tokenizer import Tokenizer
 from rl.run.checkpoint import Checkpoints
 from rl.run.progress import Progress
-from rl.run.state import TrainState, restore
 from rl.run.tracking import Display
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -79,7 +79,7 @@ def saved(folder: Path, config: Config) -> Checkpoints:
 
 
 def resumed(checkpoints: Checkpoints, config: Config) -> TrainState:
-    policy, parameters = Policy.create(pin(config.student, checkpoints.source()), config.mesh, KEY)
+    policy, parameters = Policy.create(pin(config.student, checkpoints.latest().source), config.mesh, KEY)
     optimizer_state = optax.sgd(1.0).init(lora.split(parameters)[0])
     directory = SimpleNamespace(config=config, checkpoints=checkpoints)
     return restore(policy, parameters, lambda stage, trained: optimizer_state, directory, Display(quiet=True))
@@ -105,7 +105,7 @@ def test_a_run_is_resumed_with_its_own_model_alone(base, change, rank, complaint
         return
     with pytest.raises(ConfigError, match=complaint) as error:
         resumed(checkpoints, config)
-    assert str(error.value).startswith(f"{checkpoints.folder}/1: ") and "\n" not in str(error.value)
+    assert str(error.value).startswith(f"{checkpoints.folder}: ") and "\n" not in str(error.value)
 
 
 COMMITS = ("0123456789abcdef0123456789abcdef01234567", "76543210fedcba9876543210fedcba9876543210")

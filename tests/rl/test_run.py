@@ -26,13 +26,13 @@ from rl.config import Config, LearnSection, RunError, WriterSection
 from rl.judge.answers import Answers
 from rl.judge.validation import validate
 from rl.learn.optimizer import init_state
+from rl.learn.state import TrainState, make_reference, restore
 from rl.model.sharding import make_mesh
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted, Stop
-from rl.run.state import TrainState, make_reference, needs_reference, restore
 from rl.run.tracking import Display
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -112,7 +112,7 @@ def test_skipped_updates_in_a_row_stop_the_run(run):
     for metrics in (bad, good, bad, bad):  # not in a row
         run.recorder.note_update(metrics)
     assert run.state.progress.skipped == 2
-    with pytest.raises(RunError, match="round 1, step 5: 3 updates in a row were not finite"):
+    with pytest.raises(RunError, match="round 1, after step 4: 3 updates in a row were not finite"):
         run.recorder.note_update(bad)
 
 
@@ -161,8 +161,8 @@ def test_the_reference_stays_while_the_policy_moves_and_has_the_compute_dtype(ru
 def test_only_what_reads_a_reference_keeps_one():
     diverging = {"student": {"learn": {"kl_coefficient": 0.1}}}
     player = {"student": {"kind": "player"}}
-    assert needs_reference(Config(**diverging)) and not needs_reference(Config())
-    assert needs_reference(Config(**player, engineer={"kind": "base"}))
+    assert Config(**diverging).needs_reference and not Config().needs_reference
+    assert Config(**player, engineer={"kind": "base"}).needs_reference
 
 
 def test_a_wish_to_stop_is_fulfilled_with_everything_saved(run):

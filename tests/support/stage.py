@@ -20,6 +20,7 @@ from jaxlake.levels import stack
 from rl.config import Config
 from rl.learn.boards import BoardSet
 from rl.learn.optimizer import init_state
+from rl.learn.state import TrainState, make_reference
 from rl.loop.engineer_factory import make_engineer
 from rl.loop.rounds import design
 from rl.model import lora
@@ -30,7 +31,6 @@ from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
-from rl.run.state import TrainState, make_reference, needs_reference
 from rl.run.tracking import Display
 from rl.students import WriterStudent
 from rl.students.writer.step import grpo_step, rounds_optimizer
@@ -88,7 +88,7 @@ class Stage:
         parameters = jax.tree.map(jnp.copy, self.parameters)  # updates are given theirs
         display = Said()
         display.stage("test", 1)
-        reference = make_reference(lora.split(parameters)[0], policy) if needs_reference(config) else None
+        reference = make_reference(lora.split(parameters)[0], policy) if config.needs_reference else None
         optimizer_state = init_state(self.optimizer, parameters, policy.mesh)
         student.state = TrainState(parameters, optimizer_state, reference, Progress(stage="rounds"))
         student.validation = self.data

@@ -24,6 +24,7 @@ from rl.config.choices import Baseline
 from rl.judge.validation import validate
 from rl.learn import supervised
 from rl.learn.optimizer import make_optimizer
+from rl.learn.state import TrainState, restore
 from rl.model import lora, sharding
 from rl.model.decoder import Decoder, abstract, token_positions
 from rl.model.policy import Policy, abstract_model
@@ -31,7 +32,6 @@ from rl.model.tokenizer import check_fit
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState, needs_reference, restore
 from rl.run.tracking import Display
 from rl.students.base import Program
 from rl.students.turns.actor import lane, lanes, log_probabilities
@@ -239,7 +239,7 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         alone = Learner(parameters=tree, optimizer=jax.eval_shape(trainer.optimizer.init, tree))
         learner = sharding.abstract(jax.eval_shape(lambda learner: lanes([learner]), alone), mesh)
         reference: Any = None
-        if needs_reference(config):
+        if config.needs_reference:
             copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
             reference = {"model": sharding.abstract(copied, mesh)}
         side, agents = max(kind.size for kind in kinds), max(kind.num_agents for kind in kinds)

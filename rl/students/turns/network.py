@@ -179,9 +179,6 @@ class NetworkState:
     learner: Learner
     progress: Progress
 
-    def __str__(self) -> str:
-        return f"round {self.progress.round}, after step {self.progress.step}"
-
     @property
     def parameters(self) -> Parameters:
         """The network's weights and biases, one lane."""
@@ -210,7 +207,7 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or a fresh network; draw the boards of the validations."""
         arrays = {"parameters": self._first.parameters, "optimizer": self._first.optimizer}
-        snapshot = directory.checkpoints.restore(lambda progress: jax.eval_shape(lambda: arrays), display.say)
+        snapshot = directory.checkpoints.restore(lambda saved: jax.eval_shape(lambda: arrays), display.say)
         if snapshot is None:
             self.state = NetworkState(self._first, Progress())
         else:

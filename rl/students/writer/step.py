@@ -19,6 +19,7 @@ from rl.learn.advantages import advantages, token_advantages
 from rl.learn.boards import BoardSet
 from rl.learn.loss import Batch
 from rl.learn.optimizer import learning_rate, make_optimizer, updates_made
+from rl.learn.state import TrainState
 from rl.learn.update import answer_logprobs_of, update
 from rl.model.logprobs import join
 from rl.model.policy import Policy
@@ -27,7 +28,6 @@ from rl.model.tokenizer import Tokenizer
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState
 from rl.run.tracking import Stopwatch
 
 MISMATCH_ALARM = 1.05

@@ -29,6 +29,7 @@ from rl.learn import supervised
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, mixed_boards
 from rl.learn.credit import first_lost
 from rl.learn.optimizer import init_state, make_optimizer
+from rl.learn.state import TrainState, restore
 from rl.learn.update import lower_gradient
 from rl.model import lora, sharding
 from rl.model.logprobs import Sequences
@@ -39,7 +40,6 @@ from rl.model.tokenizer import Tokenizer, check_fit
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
-from rl.run.state import TrainState, needs_reference, restore
 from rl.run.tracking import Display
 from rl.students.base import Program
 from rl.students.writer.step import MISMATCH_ALARM, grpo_step, rounds_optimizer
@@ -123,7 +123,7 @@ class Writer:
 
     config: Config
     policy: Policy
-    state: Any  # a `rl.run.state.TrainState`, which each student narrows
+    state: Any  # a `rl.learn.state.TrainState`, which each student narrows
 
     def designer_parameters(self, engineer: str) -> nnx.State:
         """Return the reference's parameters for the engineer `base`, else the current ones."""
@@ -181,7 +181,7 @@ class WriterStudent(Writer):
         unshared = sharding.split_ready(parameters, shape.dtype, mesh)[1]
         moments = sharding.abstract(jax.eval_shape(rounds_optimizer(config).init, trained), mesh)
         reference: Any = ()
-        if needs_reference(config):
+        if config.needs_reference:
             copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
             reference = sharding.abstract(copied, mesh)
         beside = moments, reference

@@ -1,4 +1,4 @@
-"""The state of a language policy in training: parameters, optimizer, reference and position.
+"""The state of a language model in training: parameters, optimizer, reference and position.
 
 A checkpoint's content is restored on any mesh and any number of processes.
 """
@@ -14,7 +14,6 @@ import optax
 from flax import nnx
 
 from rl.config import Config
-from rl.config.choices import LanguageKind
 from rl.model import lora, sharding
 from rl.model.policy import Policy
 from rl.run.checkpoint import Snapshot
@@ -45,30 +44,19 @@ class TrainState:
     def begin_rounds(self, optimizer_state: optax.OptState, policy: Policy, config: Config) -> None:
         """Take the optimizer's first state of the rounds, and the reference if one is needed."""
         self.optimizer_state = optimizer_state
-        if needs_reference(config):
+        if config.needs_reference:
             self.reference = make_reference(lora.split(self.parameters)[0], policy)
 
     def snapshot(self) -> Snapshot:
         """Return what a checkpoint holds: of a model with adapters these alone, as its base never changes."""
         arrays = {"parameters": lora.split(self.parameters)[0], "optimizer": self.optimizer_state}
-        others = {"reference": self.reference, "value": self.value}
-        arrays |= {name: tree for name, tree in others.items() if tree is not None}
-        return Snapshot(self.progress, arrays, self.source)
+        arrays |= {"reference": self.reference, "value": self.value}
+        return Snapshot(self.progress, {name: tree for name, tree in arrays.items() if tree is not None}, self.source)
 
     def reference_parameters(self) -> nnx.State:
         """All parameters of the reference policy: its own ones with the frozen base, which never changes."""
-        assert self.reference is not None  # `needs_reference` of the run's configuration
+        assert self.reference is not None  # `Config.needs_reference`
         return nnx.merge_state(self.reference, lora.split(self.parameters)[1])
-
-    def __str__(self) -> str:
-        progress = self.progress
-        stage = "warm start" if progress.stage == "warm_start" else f"round {progress.round}"
-        return f"{stage}, after step {progress.step}"
-
-
-def needs_reference(config: Config) -> bool:
-    """Whether a run keeps the policy of the start of its rounds: for GRPO's divergence, or as the engineer `base`."""
-    return config.student.learn.kl_coefficient > 0 or config.engineer.kind == LanguageKind.BASE
 
 
 def make_reference(trained: nnx.State, policy: Policy) -> nnx.State:
@@ -96,28 +84,30 @@ def restore(
       value: the first value head of a model that plays.
 
     Raises:
-      ConfigError: if the checkpoint is of another configuration, model, base or tokenizer.
+      ConfigError: if the checkpoint is of another model, base or tokenizer.
       RunError: if all are damaged.
     """
     trained, frozen = lora.split(parameters)
+    source, checkpoints = policy.source(parameters), directory.checkpoints
 
-    def like(progress: Progress) -> dict[str, Any]:
-        arrays = {"parameters": trained, "optimizer": jax.eval_shape(functools.partial(begin, progress.stage), trained)}
+    def like(saved: Snapshot) -> dict[str, Any]:
+        lora.refuse_other_source(checkpoints.folder, saved.source, source)
+        stage = saved.progress.stage
+        arrays = {"parameters": trained, "optimizer": jax.eval_shape(functools.partial(begin, stage), trained)}
         if value is not None:
             arrays["value"] = value
-        if needs_reference(directory.config) and progress.stage != "warm_start":
+        if directory.config.needs_reference and stage != "warm_start":
             arrays["reference"] = jax.eval_shape(lambda x: make_reference(x, policy), trained)
         return sharding.abstract(arrays, policy.mesh)
 
-    source = policy.source(parameters)
-    snapshot = directory.checkpoints.restore(like, display.say, source)
-    if snapshot is None:
+    saved = checkpoints.restore(like, display.say)
+    if saved is None:
         return TrainState(parameters, begin("warm_start", trained), value=value, source=source)
     return TrainState(
-        parameters=nnx.merge_state(snapshot.arrays["parameters"], frozen),
-        optimizer_state=snapshot.arrays["optimizer"],
-        reference=snapshot.arrays.get("reference"),
-        value=snapshot.arrays.get("value"),
-        progress=snapshot.progress,
+        parameters=nnx.merge_state(saved.arrays["parameters"], frozen),
+        optimizer_state=saved.arrays["optimizer"],
+        reference=saved.arrays.get("reference"),
+        value=saved.arrays.get("value"),
+        progress=saved.progress,
         source=source,
     )
