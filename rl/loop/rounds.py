@@ -31,18 +31,16 @@ def execute(
       RunError: if the run or its disk fails.
       Interrupted: after a signal, with everything saved.
     """
-    saved = directory.checkpoints.latest()
-    stage = saved.progress.stage if saved else None
-    if saved is None and (directory.path / "rounds").exists():
+    saved, path = directory.checkpoints.latest(), directory.path
+    if saved is None and (path / "rounds").exists():
         raise ConfigError(
-            f"{directory.path}: has rounds but no checkpoint to resume from; choose another with --run, "
-            "or delete this one"
+            f"{path}: has rounds but no checkpoint to resume from; choose another with --run, or delete this one"
         )
-    if stage == "finished":
-        display.say(f"{directory.path} is finished; to train anew choose another directory with --run")
+    if saved is not None and saved.progress.stage == "finished":
+        display.say(f"{path} is finished; to train anew choose another directory with --run")
         return
-    if stage == "rounds" and stop_after == 0:
-        display.say(f"{directory.path}: the warm start is done; the same command without --until continues")
+    if saved is not None and saved.progress.stage == "rounds" and stop_after == 0:
+        display.say(f"{path}: the warm start is done; the same command without --until continues")
         return
     with stop.interrupt_immediately():
         if saved is not None:
@@ -53,7 +51,7 @@ def execute(
         engineer = make_engineer(student, recorder)
         student.restore(directory, display)
         if saved is not None:
-            display.say(f"Resumes {directory.path}: {student.state.progress}")
+            display.say(f"Resumes {path}: {student.state.progress}")
 
     progress = student.state.progress
     with recorder:

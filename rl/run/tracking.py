@@ -153,7 +153,8 @@ class TensorBoard:
 
     def __init__(self, run: Path):
         self._make_writer = _import("tensorboardX", "tensorboard = true").SummaryWriter
-        self._folder, self._writer = str(run / "tensorboard"), None
+        self._folder = str(run / "tensorboard")
+        self._writer: Any = None
 
     def write(self, values: Mapping[str, float], step: int) -> None:
         """Add the values at a step; of the first one, all that is there from it on is purged."""
