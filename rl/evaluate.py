@@ -1,7 +1,6 @@
 """The command `python -m rl.evaluate`: answers of a run, a checkpoint or a model behind an API to the fixed suites."""
 
 import argparse
-import dataclasses
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -146,8 +145,7 @@ def _ask_server(
 
     if jax.distributed.is_initialized():
         raise ConfigError("--api: one process asks; start it alone")
-    drawn = dataclasses.asdict(sampling)
-    client = ChatClient(url, model, max_tokens=text.max_new_tokens, thinking=text.thinking, **drawn)
+    client = ChatClient(url, model, sampling, text.max_new_tokens, text.thinking)
     client.check(display.say)
     return ServerAsker(client, concurrency)
 

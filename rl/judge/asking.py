@@ -112,8 +112,8 @@ class ServerAsker:
         return {"url": self._client.url, "api_model": self._client.model, "sent": self._client.sent}
 
     def ask(self, questions: Sequence[Question], missing: np.ndarray, show: Show) -> Answering:
-        """Yield as `Asker` says; ApiError if no request can succeed, or `FAILURES_IN_A_ROW` did not."""
-        from rl.judge.server import ApiError, RequestFailed  # needs a package that not everyone has
+        """Yield as `Asker` says; ConfigError if no request can succeed, or `FAILURES_IN_A_ROW` did not."""
+        from rl.judge.server import RequestFailed  # needs a package that not everyone has
 
         wanted = [question for question, lacks in zip(questions, missing, strict=True) if lacks]
         messages, seeds, in_a_row = [q.message for q in wanted], [q.seed for q in wanted], 0
@@ -122,7 +122,9 @@ class ServerAsker:
                 if isinstance(result, RequestFailed):
                     self.failure, in_a_row = str(result), in_a_row + 1
                     if in_a_row == FAILURES_IN_A_ROW:
-                        raise ApiError(f"{self._client.url}: {in_a_row} requests in a row failed, the last: {result}")
+                        raise ConfigError(
+                            f"{self._client.url}: {in_a_row} requests in a row failed, the last: {result}"
+                        )
                 else:
                     in_a_row, (text, length, cut) = 0, (result.text, result.completion_tokens, result.truncated)
                     yield Answer(wanted[i].id, wanted[i].sample, text, length, cut)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 from rl.config import ConfigError
+from rl.model.sampler import SamplingParams
 
 try:
     import openai
@@ -17,14 +18,10 @@ except ModuleNotFoundError as error:
 
 TIMEOUT, RETRIES = 600.0, 7
 """Seconds for which a server may send nothing, and repetitions of a request, whose waits bridge half a minute."""
-CHECK_TOKENS, CHECK_RETRIES = 16, 1
-"""The same of the first small question: room for its answer, and repetitions."""
 REFUSABLE = ("top_k", "min_p", "repetition_penalty"), ("chat_template_kwargs",), ("response_format",)
 """Fields that not every server takes, in the order in which `ChatClient.check` leaves them out."""
-
-
-class ApiError(ConfigError):
-    """A server that no request can succeed with; one line says why."""
+HINTS = dict.fromkeys((401, 403), "the variable OPENAI_API_KEY holds the key") | {404: "no such model or address"}
+"""What to look at by the statuses after which no request can succeed."""
 
 
 class RequestFailed(Exception):
@@ -55,10 +52,8 @@ class ChatClient:
 
     Args:
       url: such as ``http://localhost:8000/v1``.
-      temperature: 0 is greedy.
       max_tokens: room for the answer, thoughts included.
       thinking: whether the chat template lets the model think first, where it can be told.
-      top_p, top_k: draw among the likeliest tokens; 1 and 0 draw among all.
       schema: JSON schema that the answer, after its thoughts, must fit; None for free text.
 
     Attributes:
@@ -69,84 +64,76 @@ class ChatClient:
         self,
         url: str,
         model: str,
-        *,
-        temperature: float,
+        sampling: SamplingParams,
         max_tokens: int,
         thinking: bool,
-        top_p: float = 1.0,
-        top_k: int = 0,
         schema: Mapping[str, Any] | None = None,
     ):
         self.url, self.model, self.max_tokens, self._limit = url, model, max_tokens, "max_tokens"
-        self.sent: dict[str, Any] = {"temperature": temperature, "repetition_penalty": 1.0}
+        self.sent: dict[str, Any] = {"temperature": sampling.temperature, "repetition_penalty": 1.0}
         self.sent |= {"chat_template_kwargs": {"enable_thinking": thinking}}
-        if temperature:
-            self.sent |= {"top_p": top_p, "top_k": top_k, "min_p": 0.0}
+        if sampling.temperature:
+            self.sent |= {"top_p": sampling.top_p, "top_k": sampling.top_k, "min_p": 0.0}
         if schema is not None:
             answer = {"name": "answer", "strict": True, "schema": schema}
             self.sent |= {"response_format": {"type": "json_schema", "json_schema": answer}}
         key = os.environ.get("OPENAI_API_KEY", "").strip() or "none"  # the package insists on one
-        self._client = openai.OpenAI(base_url=url, api_key=key, timeout=TIMEOUT, max_retries=RETRIES)
+        self._client = openai.OpenAI(base_url=url, api_key=key, timeout=TIMEOUT)
 
     def check(self, say: Callable[[str], None]) -> None:
         """Ask a small question, so that a mistake shows before there is work to lose.
 
-        Fields that the server refuses are left out from then on, and `say` is told so.
-
-        Raises:
-          ApiError: if the question gets no answer.
+        Fields that the server refuses are left out from then on, and `say` is told so. ConfigError without an answer.
         """
         ((_, refused),) = _run_threads(lambda _: self._refused(), 1, 1)
         if refused:
             say(f"{self.url}: refuses {', '.join(refused)}; for these its own defaults hold")
 
     def _refused(self) -> list[str]:
-        client, fields = self._client.with_options(max_retries=CHECK_RETRIES), self.sent
+        fields = self.sent
         # OpenAI's reasoning models want the newer name of the limit, and other servers know only the older one.
         for limit, groups in itertools.product(("max_tokens", "max_completion_tokens"), range(len(REFUSABLE) + 1)):
             refused = [name for group in REFUSABLE[:groups] for name in group if name in fields]
             self._limit, self.sent = limit, {name: fields[name] for name in fields if name not in refused}
             try:
-                self._ask("Answer with the word yes.", 0, client, CHECK_TOKENS)
+                self._ask("Answer with the word yes.", 0, max_tokens=16, retries=1)
                 return refused
             except RequestFailed as error:
                 failed = f"{self.url}: a first small request for the model {self.model!r} failed: {error}"
                 if not isinstance(error.__cause__, openai.BadRequestError | openai.UnprocessableEntityError):
                     break
-        raise ApiError(failed)
+        raise ConfigError(failed)
 
     def map(
         self, messages: Sequence[str], seeds: Sequence[int], concurrency: int
     ) -> Generator[tuple[int, Completion | RequestFailed], None, None]:
         """Yield the answers as they come, each with its message's index; `concurrency` requests are under way at once.
 
-        Args:
-          seeds: make a server that heeds them repeatable; remainders by 2**31 are sent, as some take int32 alone.
-
-        Raises:
-          ApiError: if no request can succeed.
+        Seeds make a server that heeds them repeatable. ConfigError if no request can succeed.
         """
         return _run_threads(
-            lambda i: self._ask(messages[i], seeds[i], self._client, self.max_tokens), len(messages), concurrency
+            lambda i: self._ask(messages[i], seeds[i], self.max_tokens, RETRIES), len(messages), concurrency
         )
 
-    def _ask(self, message: str, seed: int, client: openai.OpenAI, max_tokens: int) -> Completion:
-        fields = self.sent | {self._limit: max_tokens} | ({"seed": seed % 2**31} if self.sent["temperature"] else {})
+    def _ask(self, message: str, seed: int, max_tokens: int, retries: int) -> Completion:
+        fields = self.sent | {self._limit: max_tokens}
+        if self.sent["temperature"]:
+            fields["seed"] = seed % 2**31  # some servers take int32 alone
         try:
-            reply = client.chat.completions.create(
+            reply = self._client.with_options(max_retries=retries).chat.completions.create(
                 model=self.model, messages=[{"role": "user", "content": message}], extra_body=fields
             )
             return _read(reply)
-        except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
-            raise ApiError(f"{self.url}: {_line(error)}; the variable OPENAI_API_KEY holds the key") from None
-        except openai.NotFoundError as error:
-            line = f"knows no model {self.model!r}, or nothing at this address: {_line(error)}"
-            raise ApiError(f"{self.url}: {line}") from None
-        except (openai.APITimeoutError, openai.APIStatusError) as error:
+        except openai.APIStatusError as error:
+            line = f"status {error.status_code}: {_line(error.response.text)}"
+            if hint := HINTS.get(error.status_code):
+                raise ConfigError(f"{self.url}, model {self.model!r}: {line}; {hint}") from None
+            raise RequestFailed(line) from error
+        except openai.APITimeoutError as error:
             raise RequestFailed(_line(error)) from error
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
-            raise ApiError(f"{self.url}: not reached: {type(cause).__name__}: {_line(cause)}") from None
+            raise ConfigError(f"{self.url}: not reached: {type(cause).__name__}: {_line(cause)}") from None
         except (AttributeError, IndexError, TypeError, ValueError) as error:  # the package checks nothing of an answer
             raise RequestFailed(f"the answer is no chat completion ({_line(error)})") from None
 
@@ -164,10 +151,8 @@ def _read(reply: Any) -> Completion:
     return Completion(text, usage and usage.completion_tokens, usage and usage.prompt_tokens, truncated)
 
 
-def _line(error: BaseException) -> str:
-    if isinstance(error, openai.APIStatusError):
-        return f"status {error.status_code}: {' '.join(error.response.text.split())}"[:300]
-    return " ".join(str(error).split())[:300]
+def _line(text: object) -> str:
+    return " ".join(str(text).split())[:300]
 
 
 def _run_threads(work: Callable[[int], Any], count: int, concurrency: int) -> Generator[tuple[int, Any], None, None]:
@@ -190,16 +175,11 @@ def _run_threads(work: Callable[[int], Any], count: int, concurrency: int) -> Ge
 
     for _ in range(min(concurrency, count)):
         threading.Thread(target=run, daemon=True).start()
-    received = 0
     try:
-        while received < count:
-            try:
-                index, result = results.get(timeout=0.5)  # a signal just before a wait is heard when it ends
-            except queue.Empty:
-                continue
+        for _ in range(count):
+            index, result = results.get()
             if isinstance(result, Exception) and not isinstance(result, RequestFailed):
                 raise result
-            received += 1
             yield index, result
     finally:
         closed.set()

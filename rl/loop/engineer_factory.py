@@ -5,28 +5,15 @@ It is made once for all rounds of a run, with what it gets of the run: text, and
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 from flax import nnx
 
-from engineer import (
-    RULES,
-    Engineer,
-    Evidence,
-    Generate,
-    Generation,
-    Hindsight,
-    LanguageEngineer,
-    NoAnswer,
-    PastRound,
-    Renamed,
-    RuleEngineer,
-    Shuffled,
-    Training,
-)
+from engineer import RULES, Engineer, Hindsight, Renamed, RuleEngineer, Shuffled, Training
 from engineer.engineers import Rule
+from engineer.engineers.language import Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.proposal import schema
 from jaxlake.arguments import seed_key
 from jaxlake.config import LakeConfig
@@ -36,6 +23,7 @@ from rl.config import Config, EngineerSection, MeshSection, ModelSection, Player
 from rl.config.choices import MODELS, SHUFFLED, BranchKind, LanguageKind
 from rl.learn.context import read_context
 from rl.model.policy import Policy
+from rl.model.sampler import SamplingParams
 from rl.run.recorder import Recorder
 from rl.students import BranchingStudent, Student, WritingStudent
 
@@ -94,8 +82,8 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
 def _own_rule(name: str, kinds: tuple[Kind, ...]) -> Rule:
     rule = extensions.find("engineer.kind", name)
 
-    def checked(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
-        config = rule(evidence, history, key)
+    def checked(*arguments: Any) -> LakeConfig:
+        config = rule(*arguments)
         if not isinstance(config, LakeConfig) or config.kinds != kinds:
             words = ", ".join(map(str, kinds))
             raise RunError(f"engineer.kind = {name}: must return a LakeConfig of the kinds {words}, not {config!r}")
@@ -149,8 +137,8 @@ def _server_generation(settings: EngineerSection, kinds: tuple[Kind, ...], recor
 
     api = settings.api
     assert api.url and api.model  # as Config makes sure
-    drawn: dict[str, Any] = {"temperature": settings.temperature, "top_p": settings.top_p, "top_k": settings.top_k}
-    client = ChatClient(api.url, api.model, max_tokens=api.max_tokens, thinking=True, schema=schema(kinds), **drawn)
+    sampling = SamplingParams(settings.temperature, settings.top_k, settings.top_p)
+    client = ChatClient(api.url, api.model, sampling, api.max_tokens, thinking=True, schema=schema(kinds))
     distributed.from_main(lambda: client.check(recorder.display.say))
 
     def ask(message: str, seed: int) -> dict[str, Any]:

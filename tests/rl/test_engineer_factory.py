@@ -8,7 +8,6 @@ import pytest
 from stage import LEGAL, PREVIOUS, Scene, Scripted, Stage
 
 from rl.config import ConfigError, WarmStartSection
-from rl.judge.server import ApiError
 from rl.loop import engineer_factory
 from rl.model.sharding import fingerprint
 from rl.students.writer.student import check_room
@@ -113,7 +112,7 @@ def test_a_server_that_refuses_for_good_or_is_gone_stops_the_run_in_one_line(sta
         server.shutdown()
         server.socket.close()
     message = "not reached: ConnectError" if gone else "the variable OPENAI_API_KEY holds the key"
-    with pytest.raises(ApiError, match=message) as raised:
+    with pytest.raises(ConfigError, match=message) as raised:
         run.design()
     assert "\n" not in str(raised.value)
 

@@ -4,6 +4,7 @@ import pytest
 
 from jaxlake.benchmark import Benchmark, load, spread, take
 from rl.config import ConfigError
+from rl.judge.answers import GREEDY
 from rl.judge.asking import Question, ServerAsker, collect
 from rl.judge.record import Answer, Record
 from rl.judge.server import ChatClient
@@ -46,7 +47,7 @@ class InMemory:
 def test_an_asker_answers_what_is_missing_and_nothing_else(server, tmp_path, maker):
     """The contract of every asker: answers by the names of their questions, once each, in however many goes."""
     server.respond = lambda handler, body, number: handler.say(body["messages"][0]["content"].upper())
-    client = ChatClient(server.url, "m", temperature=0.0, max_tokens=9, thinking=False)
+    client = ChatClient(server.url, "m", GREEDY, max_tokens=9, thinking=False)
     asker = ServerAsker(client, 2) if maker == "server" else InMemory()
     questions = [Question(f"q{i // 2}", i % 2, f"message {i}") for i in range(7)]
     for count in (3, 7, 7):

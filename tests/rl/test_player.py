@@ -199,7 +199,7 @@ def test_a_mistake_about_the_engineers_server_is_mended_without_losing_round_0(t
     assert status == 2 and "http://127.0.0.1:9/v1: not reached: ConnectError: " in error and error.count("\n") == 1
     assert not (tmp_path / "run").exists()
     status, error = command(url, "engineer.api.model=old")
-    assert status == 2 and "knows no model 'old'" in error and error.count("\n") == 1
+    assert status == 2 and "model 'old': status 404: " in error and error.count("\n") == 1
     before = (tmp_path / "run/rounds/0/evidence.json").stat().st_mtime_ns
     assert command(url, "engineer.api.model=new") == (0, "")
     assert (tmp_path / "run/rounds/0/evidence.json").stat().st_mtime_ns == before

@@ -16,6 +16,7 @@ from rl import config as config_
 from rl.evaluate import main
 from rl.judge.server import ChatClient
 from rl.model.policy import Policy
+from rl.model.sampler import SamplingParams
 
 pytestmark = pytest.mark.heavy
 
@@ -93,7 +94,7 @@ def test_llama_cpp_takes_every_field_and_draws_from_the_whole_distribution(llama
     assert (status, err) == (0, "")
     scores = json.loads((tmp_path / "e/scores.json").read_text())
     assert scores["sent"].keys() >= {"top_k", "top_p", "min_p", "chat_template_kwargs"}
-    client = ChatClient(*llama_cpp, temperature=1.0, max_tokens=1, thinking=True)
+    client = ChatClient(*llama_cpp, SamplingParams(), max_tokens=1, thinking=True)
     answers = dict(client.map(["Go."] * 100, range(100), concurrency=2))
     assert len({answer.text for answer in answers.values()}) > 60
 
