@@ -11,7 +11,6 @@ from jaxlake.render import animate, draw, png, svg
 from jaxlake.rules import ConflictRule, GoalRule, HoleRule
 from jaxlake.solve import (
     INFINITE,
-    Convention,
     JointValues,
     action_values,
     completion_costs,
@@ -39,7 +38,6 @@ __all__ = [
     "AutoResetMode",
     "Check",
     "ConflictRule",
-    "Convention",
     "Costs",
     "Dataset",
     "Family",

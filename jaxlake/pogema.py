@@ -54,18 +54,12 @@ def read_scenarios(
                 starts, goals = ([letters[end(a)] for a in agents_of] for end in (str.lower, str.upper))
             else:
                 blocked, _ = _read_rows(maps[entry["map_name"]])
-                starts, goals = ([(int(row), int(column)) for row, column in entry[key]] for key in _ENDS)
-                if len(starts) != len(goals) or not starts:
-                    raise ValueError(f"{' and '.join(_ENDS)} must have a cell for each agent, at least one")
-        except (KeyError, TypeError, AttributeError) as error:
+                ends = zip(entry["agents_xy"], entry["targets_xy"], strict=True)
+                starts, goals = zip(*(((int(y), int(x)), (int(v), int(u))) for (y, x), (v, u) in ends), strict=True)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{where}: not of POGEMA's form: {error!r}") from None
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
         instances[str(name)] = instance_on_map(where, blocked, starts, goals)
     return instances if agents is None else first_agents(path, instances, agents)
-
-
-_ENDS = ("agents_xy", "targets_xy")
 
 
 def _read_rows(text: str) -> tuple[np.ndarray, dict[str, tuple[int, int]]]:
@@ -73,10 +67,11 @@ def _read_rows(text: str) -> tuple[np.ndarray, dict[str, tuple[int, int]]]:
     rows = text.split()
     if len({len(row) for row in rows}) != 1 or not set("".join(rows)) <= set("#.!@$" + ascii_letters):
         raise ValueError("a map must be rows of as many characters, # . ! @ $ and letters")
-    letters = [(cell, (y, x)) for y, row in enumerate(rows) for x, cell in enumerate(row) if cell.isalpha()]
-    if len(dict(letters)) != len(letters):
+    cells = np.array([list(row) for row in rows])
+    letters = {str(cells[y, x]): (y, x) for y, x in np.argwhere(np.char.isalpha(cells)).tolist()}
+    if len(letters) != np.char.isalpha(cells).sum():
         raise ValueError("a map must have each letter at most once: agents go from one a to one A")
-    return np.array([[cell == "#" for cell in row] for row in rows]), dict(letters)
+    return cells == "#", letters
 
 
 def _read_yaml(path: PathLike) -> dict[str, Any]:

@@ -19,9 +19,12 @@ MAPS_HELP = "or scenarios of other projects: POGEMA's .yaml, or MovingAI's .scen
 AGENTS_HELP = "with --maps: the first N agents of each scenario (default: all; of a .scen 2 to 5, on large maps to 128)"
 """Help of ``--agents``."""
 
-_Reader = Callable[..., dict[str, Instance]]
-_READERS: dict[str, _Reader] = {suffix: pogema.read_scenarios for suffix in (".yaml", ".yml")}
-_READERS[".scen"] = movingai.read_scenarios
+_READERS: dict[str, Callable[..., dict[str, Instance]]] = {
+    ".yaml": pogema.read_scenarios,
+    ".yml": pogema.read_scenarios,
+    ".scen": movingai.read_scenarios,
+    ".json": league.read_scenarios,
+}
 
 
 def load_maps(path: str | Path, agents: Sequence[int] | None = None) -> Benchmark:
@@ -74,10 +77,9 @@ def read_maps(path: str | Path, agents: Sequence[int] | None = None, lifelong: b
     They may also be a problem of the League of Robot Runners (``.json``), whose boards have lists of goals.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
-    reader: _Reader | None = league.read_scenarios if lifelong and suffix == ".json" else _READERS.get(suffix)
-    if reader is None:
-        raise ValueError(f"{path} must end in {', '.join(_READERS)}, or for lifelong play in .json")
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None or (reader is league.read_scenarios and not lifelong):
+        raise ValueError(f"{path} must end in {', '.join(_READERS)}, the last for lifelong play alone")
     rule = ["restart"] if lifelong and reader is pogema.read_scenarios else []
     scenarios = reader(path, agents, *rule)
     for name, instance in scenarios.items():

@@ -2,11 +2,10 @@
 
 from jaxlake.solve.completion import completion_costs
 from jaxlake.solve.driver import needs_wait, solve, waits, without_waiting
-from jaxlake.solve.joint import INFINITE, Convention, JointValues, action_values, joint_values, value
+from jaxlake.solve.joint import INFINITE, JointValues, action_values, joint_values, value
 
 __all__ = [
     "INFINITE",
-    "Convention",
     "JointValues",
     "action_values",
     "completion_costs",

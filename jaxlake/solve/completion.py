@@ -16,7 +16,7 @@ import numpy as np
 from jaxlake.flood import free_cells
 from jaxlake.levels import batch_axes
 from jaxlake.record import Array, Record, record, vary_alike
-from jaxlake.solve.joint import INFINITE, Convention, joint_values
+from jaxlake.solve.joint import INFINITE, joint_values
 from jaxlake.types import MAX_SIZE, OUTSIDE, STEPS, Instance, Plan
 
 _FAR = np.uint16(60_000)
@@ -261,7 +261,7 @@ def _together(
         starts=jnp.asarray(instances.starts)[:, np.array(pairs)].reshape(-1, 2),
         goals=jnp.asarray(instances.goals)[:, np.array(pairs)].reshape(-1, 2),
     )
-    values = joint_values(of_pairs, 2, Convention.SUM_OF_COSTS).values
+    values = joint_values(of_pairs, 2).values
     board = jnp.arange(lanes, dtype=jnp.int32) // (lanes // boards)
     table = board * count + jnp.arange(count, dtype=jnp.int32)[:, None]
     by_place = values.reshape(-1, cells + 1)

@@ -1,7 +1,6 @@
 """Arguments: an enum is its word wherever a public function takes one, and whole numbers are whole numbers."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +37,6 @@ from jaxlake import (
 from jaxlake.adapters.text import trl_rows, verl_rows
 from jaxlake.arguments import whole_number
 from jaxlake.benchmark import load, score
-from jaxlake.solve import Convention, JointValues, joint_values
 from jaxlake.types import Solution, Status
 
 # Agent 0 waits for agent 1 to leave its only way, or agent 1 goes round: a sum of costs or a makespan.
@@ -54,12 +52,6 @@ SOLVED = jax.tree.map(  # by hand
     lambda leaf: np.asarray(leaf)[None],
     Solution(status=int(Status.SOLVED), plan=PLAN, cost=7, lower_bound=7, expansions=0),
 )
-
-
-@functools.cache
-def table():
-    """Not when tests are collected, which each process does."""
-    return joint_values(BOARDS, 2, Convention.SUM_OF_LOSS)
 
 
 def drawn(objective):
@@ -92,9 +84,7 @@ ENTRIES = {
     "rules.move, holes": (HoleRule, lambda word: moved(Action.UP, word, "block")),
     "rules.move, conflicts": (ConflictRule, lambda word: moved(Action.RIGHT, "fall", word)),
     "rules.legal_actions": (HoleRule, lambda word: rules.legal_actions(THREE, THREE.starts, word)),
-    "joint_values": (Convention, lambda word: joint_values(BOARDS, 2, word).values),
     "Kind": (Family, lambda word: str(Kind(word, 6))),
-    "JointValues": (Convention, lambda word: JointValues(table().instances, table().values, word).convention.name),
 }
 
 

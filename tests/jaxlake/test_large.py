@@ -93,7 +93,7 @@ def test_what_ends_earlier_says_so_in_one_line_and_names_the_way_out(boards):
     for refused, way_out in (
         (lambda: solve(boards), "jaxlake.pibt plans on larger boards"),
         (lambda: completion_costs(boards, None), "must be at most 10"),
-        (lambda: joint_values(boards, 2, "sum_of_costs"), "3 reach 6"),
+        (lambda: joint_values(boards, 2), "3 reach 6"),
         (lambda: to_text(boards[0]), "prompts of coordinates have no such limit"),
         (lambda: Lake(observe=observations.text).reset(boards[0]), "svg and render_mode='rgb_array' draw any number"),
         (lambda: trl_rows(boards, np.ones(2, np.int32)), "larger boards are played step by step"),

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxlake import Instance, league, lifelong, pibt, stack, to_text
+from jaxlake import league, lifelong, pibt, stack
 from jaxlake.arguments import seed_key
 from jaxlake.benchmark import load_maps
 from jaxlake.score import main as score
@@ -63,13 +63,8 @@ def test_tasks_are_dealt_as_the_league_says_also_after_their_end(save, agents):
     assert goals_in_order(board, 12) == [[cells[(i + n * agents) % 5] for n in range(12)] for i in range(agents)]
     row, column = np.divmod([0, 10, 5][:agents], 3)
     assert board.starts.tolist() == (row * 4 + column).tolist()
-
-
-def test_the_map_is_set_into_a_square(save):
-    board = league.read_scenarios(save())["small"]
-    fields = ("size", "num_agents", "holes", "starts", "goals")
-    classic = Instance(**{name: getattr(board, name) for name in fields})
-    assert to_text(classic) == "a..#\nB#.#\n..A#\n.b##"
+    # The map is set into a square.
+    assert np.flatnonzero(board.holes).tolist() == [3, 5, 7, 11, 14, 15]
 
 
 def test_a_task_of_several_cells_is_as_many_goals(save):
@@ -118,6 +113,11 @@ def test_what_is_played_otherwise_is_warned_of(save, changes, names):
         ({"teamSize": 4}, "small.json", "teamSize or agents = 4 must be a whole number from 1 to 3"),
         ({"tasks": "2\n8\n3\n"}, "small.json", "teamSize or agents = 2 must be a whole number from 1 to 1"),
         ({"mapFile": None}, "small.json", "not a problem of the League of Robot Runners: KeyError('mapFile')"),
+        (
+            {"agents": "2\n0\n5\n", "tasks": "4\n2\n3\n1\n9\n", "map_text": MAP.replace("...\n..T", "@@@\n..T")},
+            "tasks/small.tasks",
+            "goal 1 of agent 1 must be a cell that it can reach",
+        ),
     ],
 )
 def test_a_broken_problem_names_the_file_and_the_fault(save, tmp_path, changes, where, fault):
@@ -125,12 +125,6 @@ def test_a_broken_problem_names_the_file_and_the_fault(save, tmp_path, changes, 
         league.read_scenarios(save(**changes))
     message = str(error.value)
     assert message.startswith(f"{tmp_path / where}: {fault}") and "\n" not in message
-
-
-def test_a_goal_out_of_reach_names_the_agent(save):
-    cut = MAP.replace("...\n..T", "@@@\n..T")
-    with pytest.raises(ValueError, match="small.tasks: goal 1 of agent 1 must be a cell that it can reach"):
-        league.read_scenarios(save(agents="2\n0\n5\n", tasks="4\n2\n3\n1\n9\n", map_text=cut))
 
 
 @pytest.mark.parametrize("text", ["{", "[1]", "\udcff"])
@@ -149,5 +143,5 @@ def test_the_command_plays_a_problem_in_the_order_of_its_tasks(save, tmp_path, c
     [row] = json.loads(figures.read_text())["throughput"]["pibt"]
     assert row["agents"] == 2 and row["throughput"] == reached / 60 and reached > 20
     assert not capsys.readouterr().err
-    with pytest.raises(ValueError, match="small.json must end in .yaml, .yml, .scen, or for lifelong play in .json"):
+    with pytest.raises(ValueError, match="small.json must end in .*, .json, the last for lifelong play"):
         load_maps(path)

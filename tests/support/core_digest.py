@@ -18,7 +18,7 @@ import jaxlake as jl
 from jaxlake import observations, rewards
 from jaxlake.adapters import text as text_adapter
 from jaxlake.generate.candidates import Shape, draw
-from jaxlake.solve import Convention, action_values, joint_values
+from jaxlake.solve import action_values, joint_values
 
 _SIZES = (3, 4, 5)
 
@@ -92,9 +92,9 @@ def rollouts(mode: jl.AutoResetMode, lake: jl.Lake, slip: float | None) -> Any:
     return start, jax.jit(lambda state: jax.lax.scan(step, state, jnp.arange(24, dtype=jnp.uint32)))(start[0])
 
 
-def tables(convention: Convention) -> Any:
+def tables() -> Any:
     found = dataset(2)
-    joint = joint_values(found.instances, 2, convention)
+    joint = joint_values(found.instances, 2)
     starts = jnp.asarray(found.instances.starts[:, :2])
     actions = jax.vmap(action_values)(joint, starts)
     return joint.values, actions
@@ -122,7 +122,7 @@ PARTS: dict[str, Callable[[], Any]] = {
         jl.Lake(holes=jl.HoleRule.FALL, observe=observations.flat, reward=rewards.shaped(0.1, 0.97)),
         jl.CLASSIC_SLIP,
     ),
-    "joint values, sum of costs": lambda: tables(Convention.SUM_OF_COSTS),
+    "joint values, sum of costs": tables,
     "text adapter": texts,
 }
 MORE: dict[str, Callable[[], Any]] = {
@@ -132,7 +132,6 @@ MORE: dict[str, Callable[[], Any]] = {
         jl.Lake(conflicts=jl.ConflictRule.END, observe=observations.window(2), reward=rewards.cost),
         None,
     ),
-    "joint values, sum of loss": lambda: tables(Convention.SUM_OF_LOSS),
 }
 """What takes longer to compile: asked for by ``--all``."""
 

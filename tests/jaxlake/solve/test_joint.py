@@ -10,7 +10,7 @@ import pytest
 
 from jaxlake.board_text import from_text
 from jaxlake.levels import stack
-from jaxlake.solve.joint import INFINITE, Convention, action_values, joint_values, value
+from jaxlake.solve.joint import INFINITE, action_values, joint_values, value
 from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Instance, Objective
@@ -27,30 +27,27 @@ def random_boards(seed: int, count: int, size: int, agents: int) -> Instance:
 Places = tuple[int, ...]
 
 
-def costs_to_go(instance: Instance, convention: Convention) -> tuple[dict[Places, int], dict]:
+def costs_to_go(instance: Instance) -> tuple[dict[Places, int], dict]:
     """By Dijkstra backwards over places: a cell, or ``cells`` for an agent that has parked; and what steps cost."""
     near = oracles.moves(instance)
     _, goals = oracles.ends(instance)
-    cells, parking = instance.max_size**2, convention is Convention.SUM_OF_COSTS
-    places = [sorted(near) + [cells] * parking for _ in goals]
+    cells = instance.max_size**2
+    places = [*sorted(near), cells]
     before: dict[Places, list] = {}
     steps = {}
-    for state in itertools.product(*places):
+    for state in itertools.product(places, repeat=len(goals)):
         at = tuple(goal if place == cells else place for place, goal in zip(state, goals, strict=True))
         if len(set(at)) < len(at):
             continue
         parked = tuple(place == cells for place in state)
         for after in oracles.joint_moves(near, at, parked):
-            moved = sum(a != g or b != g for a, b, g in zip(at, after, goals, strict=True))
-            cost = {"sum_of_costs": parked.count(False), "sum_of_loss": moved}[convention.value]
             end = tuple(cells if p else a for p, a in zip(parked, after, strict=True))
-            before.setdefault(end, []).append((cost, state))
-            steps[state, end] = cost
+            steps[state, end] = parked.count(False)
+            before.setdefault(end, []).append((steps[state, end], state))
         for agent, (place, goal) in enumerate(zip(state, goals, strict=True)):
-            if parking and place == goal:
+            if place == goal:
                 before.setdefault(state[:agent] + (cells,) + state[agent + 1 :], []).append((0, state))
-    end = (cells,) * len(goals) if parking else goals
-    found, queue = {}, [(0, end)]
+    found, queue = {}, [(0, (cells,) * len(goals))]
     while queue:
         cost, state = heapq.heappop(queue)
         if state not in found:
@@ -61,14 +58,13 @@ def costs_to_go(instance: Instance, convention: Convention) -> tuple[dict[Places
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("convention", Convention)
 @pytest.mark.parametrize(("size", "agents"), [(4, 1), (4, 2), (3, 3)])
-def test_every_value_and_action_value_equals_dijkstra(convention, size, agents):
+def test_every_value_and_action_value_equals_dijkstra(size, agents):
     instances, rng = random_boards(size + agents, 6, size, agents), np.random.default_rng(0)
-    joint, actions = joint_values(instances, agents, convention), jax.jit(action_values)
+    joint, actions = joint_values(instances, agents), jax.jit(action_values)
     for index in range(6):
         table = joint[index]
-        found, steps = costs_to_go(table.instances, convention)
+        found, steps = costs_to_go(table.instances)
         assert {
             tuple(map(int, at)): int(table.values[tuple(at)]) for at in np.argwhere(table.values < INFINITE)
         } == found
@@ -98,7 +94,7 @@ def after(place: int, action: int, size: int) -> int:
 @pytest.mark.heavy
 def test_value_of_the_start_is_the_optimum_of_the_search():
     instances = random_boards(7, 40, 6, 2)
-    joint = joint_values(instances, 2, Convention.SUM_OF_COSTS)
+    joint = joint_values(instances, 2)
     bounds = np.full(40, UNBOUNDED, np.int32)
     found = search_pairs(instances, bounds, np.bool_(True), 64, Objective.SUM_OF_COSTS)
     values = np.asarray(jax.vmap(value)(joint, instances.starts))
@@ -107,7 +103,7 @@ def test_value_of_the_start_is_the_optimum_of_the_search():
 
 def test_swapping_and_leaving_the_board_are_impossible():
     instance = from_text("ab.\nBA.\n...", max_size=3, max_agents=2)  # a goes to (1,1), b to (1,0)
-    joint = joint_values(stack([instance]), 2, Convention.SUM_OF_COSTS)[0]
+    joint = joint_values(stack([instance]), 2)[0]
     q = np.asarray(action_values(joint, instance.starts))
     up, down, left, right, wait = range(5)
     assert q[right, left] == INFINITE  # they would change places
@@ -117,21 +113,18 @@ def test_swapping_and_leaving_the_board_are_impossible():
     assert q[down, left] == 4 and q[wait, wait] == 6
 
 
-def test_waiting_on_the_goal_is_free_until_the_agent_has_to_leave_it():
+def test_a_parked_agent_lets_nobody_pass():
     # Corridor (0,0)..(0,4) with a bay under (0,1); agent 1 is on its goal (0,1), in agent 0's way.
     holes = np.ones(25, bool)
     holes[[0, 1, 2, 3, 4, 6]] = False
     ends = dict(starts=np.array([0, 1], np.int32), goals=np.array([4, 1], np.int32))
     batch = stack([Instance(size=np.int32(5), num_agents=np.int32(2), holes=holes, **ends)])
-    for convention in Convention:
-        assert value(joint_values(batch, 2, convention)[0], ends["starts"]) == 4 + 2
-    # Seen from (2,0), agent 0 needs a step more, and agent 1 can wait for it at home: free only as a loss.
-    loss, costs = (joint_values(batch, 2, c)[0] for c in (Convention.SUM_OF_LOSS, Convention.SUM_OF_COSTS))
-    assert value(loss, np.array([2, 1])) == value(costs, np.array([2, 25])) == 2
-    assert value(costs, np.array([0, 25])) == INFINITE  # parked, it lets nobody pass
+    costs = joint_values(batch, 2)[0]
+    parked = 25
+    assert value(costs, ends["starts"]) == 4 + 2
+    assert value(costs, np.array([2, parked])) == 2 and value(costs, np.array([0, parked])) == INFINITE
 
 
 def test_a_size_that_does_not_fit_is_refused():
-    instances = random_boards(0, 2, 7, 3)
     with pytest.raises(ValueError, match="3 agents on boards with max_size 7: 1 or 2 reach 10, 3 reach 6"):
-        joint_values(instances, 3, Convention.SUM_OF_LOSS)
+        joint_values(random_boards(0, 2, 7, 3), 3)
