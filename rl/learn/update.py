@@ -267,5 +267,5 @@ def lower_gradient(
         reference_logprobs=logprobs if settings.kl_coefficient > 0 else None,
     )
     total = Total(gradients=trained, loss=shape((), jnp.float32))
-    batch = sharding.abstract_batch(batch, mesh)
+    batch = sharding.abstract_at(batch, jax.tree.map(lambda _: NamedSharding(mesh, P("fsdp")), batch))
     return accumulate.lower(graph, trained, frozen, total, batch, settings=settings, mesh=mesh)

@@ -65,15 +65,8 @@ def choose_kernel(device: jax.Device, dtype: jnp.dtype, head_dim: int) -> Kernel
     if device.platform == "tpu":
         return Kernel.SPLASH
     fits = dtype in (jnp.bfloat16, jnp.float16) and head_dim <= 128 and head_dim % 8 == 0
-    if device.platform == "gpu" and fits and _is_ampere_or_later(device):
-        return Kernel.CUDNN
-    return Kernel.XLA
-
-
-def _is_ampere_or_later(device: jax.Device) -> bool:
-    """Read the compute capability; AMD's GPUs, which are also of the platform "gpu", have none that is a number."""
-    major = str(getattr(device, "compute_capability", "")).split(".")[0]
-    return major.isdigit() and int(major) >= 8
+    major = str(getattr(device, "compute_capability", "")).split(".")[0]  # NVIDIA's alone is a number
+    return Kernel.CUDNN if fits and major.isdigit() and int(major) >= 8 else Kernel.XLA
 
 
 def cudnn(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array) -> jax.Array:

@@ -21,7 +21,7 @@ from jaxlake.record import Array, Record, record
 from rl.config import LoRASection
 from rl.config.choices import Remat
 from rl.model.attention import attend, attend_cached, choose_kernel, device_of
-from rl.model.sharding import cache_spec, named_sharding
+from rl.model.sharding import named_sharding
 
 CHECKPOINTS = {
     Remat.NONE: lambda body: body,
@@ -103,11 +103,6 @@ class KVCache(Record):
         shape = (config.num_hidden_layers, batch, config.num_key_value_heads, slots, config.head_dim)
         return cls(keys=jnp.zeros(shape, config.dtype), values=jnp.zeros(shape, config.dtype))
 
-    @staticmethod
-    def spec(config: DecoderConfig, mesh: Mesh) -> P:
-        """Return the spec of both arrays on a mesh: rows over `fsdp`, heads over `tp` where it divides them."""
-        return cache_spec(config.num_key_value_heads, mesh)
-
 
 def constrain(x: jax.Array, mesh: Mesh | None, *axes: str | None) -> jax.Array:
     """Lay an activation out over the mesh axes given for its own axes, as far as they divide them."""
@@ -148,19 +143,15 @@ Rotation = tuple[jax.Array, jax.Array]
 """Cosines and sines of the rotary embedding's angles, float32 ``[B, T, 1, H / 2]`` each."""
 
 
-def make_rotation(positions: Array, size: int, theta: float, scaling: RopeScaling | None = None) -> Rotation:
-    """Return the rotation of the heads at these positions, the same for every layer (Su et al. 2021).
+def make_rotation(positions: Array, config: DecoderConfig) -> Rotation:
+    """Return the rotation of the heads at positions int32 ``[B, T]``, the same for every layer (Su et al. 2021).
 
-    Args:
-      positions: int32 ``[B, T]``.
-      size: a head's size.
-      theta: base of the frequencies; 1e6 for Qwen3-4B, 5e6 for its 2507 models.
-      scaling: scaling of the frequencies; None for none.
+    To be made once a forward pass: within the scan over layers each would compute it anew, in the backward pass too.
     """
-    half = size // 2
-    frequency = theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
-    if scaling is not None:
-        frequency = scaling.scale(frequency)
+    half = config.head_dim // 2
+    frequency = config.rope_theta ** (-jnp.arange(half, dtype=jnp.float32) / half)
+    if config.rope_scaling is not None:
+        frequency = config.rope_scaling.scale(frequency)
     angle = positions[..., None, None].astype(jnp.float32) * frequency
     return jnp.cos(angle), jnp.sin(angle)
 
@@ -339,8 +330,8 @@ class Decoder(nnx.Module):
         def attention_fn(q: jax.Array, k: jax.Array, v: jax.Array) -> tuple[jax.Array, None]:
             return attend(q, k, v, valid, self.kernel, self.mesh), None
 
-        wrap, rotation = CHECKPOINTS[self.config.remat], self._rotation(positions)
-        x, _ = self._scan(self._embed(tokens), lambda x, call: call(x, rotation, attention_fn), wrap=wrap)
+        wrap, rotation = CHECKPOINTS[self.config.remat], make_rotation(positions, self.config)
+        x, _ = self._scan(self._embed(tokens), lambda x, call, _: call(x, rotation, attention_fn), wrap=wrap)
         return self.norm(x)
 
     def prefill(self, tokens: Array, positions: Array, valid: jax.Array) -> tuple[jax.Array, KVCache]:
@@ -350,8 +341,8 @@ class Decoder(nnx.Module):
             cached = k.swapaxes(1, 2), v.swapaxes(1, 2)  # [B, K, T, H]
             return attend(q, k, v, valid, self.kernel, self.mesh), cached
 
-        rotation = self._rotation(positions)
-        x, (keys, values) = self._scan(self._embed(tokens), lambda x, call: call(x, rotation, attention_fn))
+        rotation = make_rotation(positions, self.config)
+        x, (keys, values) = self._scan(self._embed(tokens), lambda x, call, _: call(x, rotation, attention_fn))
         return self.norm(x), KVCache(keys=keys, values=values)
 
     def decode(self, tokens: Array, lengths: jax.Array, cache: KVCache) -> tuple[jax.Array, KVCache]:
@@ -383,9 +374,8 @@ class Decoder(nnx.Module):
 
             return call(x, rotation, attention_fn), None
 
-        rotation = self._rotation(jnp.maximum(lengths - 1, 0)[:, None])
-        x = self._embed(tokens[:, None])
-        (x, cache), _ = self._scan((x, cache), layer, jnp.arange(self.config.num_hidden_layers))
+        rotation = make_rotation(jnp.maximum(lengths - 1, 0)[:, None], self.config)
+        (x, cache), _ = self._scan((self._embed(tokens[:, None]), cache), layer)
         return self.norm(x)[:, 0], cache
 
     def logits(self, hidden: jax.Array) -> jax.Array:
@@ -396,30 +386,21 @@ class Decoder(nnx.Module):
             logits = jax.lax.optimization_barrier(logits)
         return logits.T.reshape(*hidden.shape[:-1], -1)
 
-    def _rotation(self, positions: Array) -> Rotation:
-        # Once a forward pass: within the scan over layers each computed it anew, in the backward pass too.
-        return make_rotation(positions, self.config.head_dim, self.config.rope_theta, self.config.rope_scaling)
-
     def _embed(self, tokens: Array) -> jax.Array:
         x = self.embed_tokens.weight[...][tokens].astype(self.config.dtype)
         return constrain(x, self.mesh, "fsdp", None, None)
 
     def _scan(
-        self,
-        x: Any,
-        body: Callable[..., tuple[Any, Any]],
-        per_layer: jax.Array | None = None,
-        wrap: Any = CHECKPOINTS[Remat.NONE],
+        self, x: Any, body: Callable[..., tuple[Any, Any]], wrap: Any = CHECKPOINTS[Remat.NONE]
     ) -> tuple[Any, Any]:
-        """Carry x through the layers; `body` gets x, the layer and, if there is any, its part of `per_layer`."""
+        """Carry x through the layers; `body` gets x, the layer and its number."""
         graph, stacked = nnx.split(self.layers)
 
-        def step(x: Any, inputs: tuple[nnx.State, jax.Array | None]) -> tuple[Any, Any]:
-            parameters, part = inputs
-            layer = nnx.merge(graph, parameters)
-            return body(x, layer) if part is None else body(x, layer, part)
+        def step(x: Any, inputs: tuple[nnx.State, jax.Array]) -> tuple[Any, Any]:
+            parameters, number = inputs
+            return body(x, nnx.merge(graph, parameters), number)
 
-        return jax.lax.scan(wrap(step), x, (stacked, per_layer))
+        return jax.lax.scan(wrap(step), x, (stacked, jnp.arange(self.config.num_hidden_layers)))
 
 
 def token_positions(valid: Array) -> jax.Array:

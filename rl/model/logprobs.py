@@ -113,6 +113,7 @@ def answer_logprobs(model: Decoder, sequences: Sequences, temperature: float) ->
     return logprobs, entropy
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def token_logprobs(
     hidden: jax.Array, head: jax.Array, targets: jax.Array, temperature: float, mesh: Mesh | None = None
 ) -> tuple[jax.Array, jax.Array]:
@@ -132,26 +133,15 @@ def token_logprobs(
     Returns:
       Two float32 ``[B, T]``. Where the entropy only describes, behind a `stop_gradient`, its gradient costs nothing.
     """
-    return _token_logprobs(temperature, mesh, hidden, head, targets)
+    return _forward(hidden, head, targets, temperature, mesh)[0]
 
 
 Residuals = tuple[jax.Array, jax.Array, jax.Array, jax.Array, jax.Array]
 """Arrays for the backward pass: hidden, head, targets, normalizer, entropy."""
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _token_logprobs(
-    temperature: float, mesh: Mesh | None, hidden: jax.Array, head: jax.Array, targets: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    return _forward(temperature, mesh, hidden, head, targets)[0]
-
-
-def _traced(temperature: float, mesh: Mesh | None, *arguments: Any) -> tuple[tuple[jax.Array, jax.Array], Residuals]:
-    return _forward(temperature, mesh, *(argument.value for argument in arguments))
-
-
 def _forward(
-    temperature: float, mesh: Mesh | None, hidden: jax.Array, head: jax.Array, targets: jax.Array
+    hidden: jax.Array, head: jax.Array, targets: jax.Array, temperature: float, mesh: Mesh | None
 ) -> tuple[tuple[jax.Array, jax.Array], Residuals]:
     blocks = _Blocks(hidden, head, temperature, mesh)
 
@@ -202,7 +192,11 @@ def _backward(
     return d_hidden.astype(hidden.dtype), d_head.astype(head.dtype), None
 
 
-_token_logprobs.defvjp(_traced, _backward, symbolic_zeros=True)
+token_logprobs.defvjp(
+    lambda hidden, head, targets, *rest: _forward(hidden.value, head.value, targets.value, *rest),
+    _backward,
+    symbolic_zeros=True,
+)
 
 
 class _Blocks:

@@ -86,10 +86,6 @@ class Policy:
         """Return the policy and its first parameters: a checkpoint's, or random ones drawn by `seed_key`.
 
         The checkpoint is `model.path`'s, or without one the shipped model's where `model.shape` is its name.
-
-        Raises:
-          ConfigError: if the checkpoint cannot be read, is not of `model.shape`, is not the same on all processes, or
-            cannot think as `text.thinking` asks, or the mesh does not fit the devices.
         """
         mesh, settings, words = make_mesh(layout.fsdp, layout.tp), student.model, student.text
         folder = SHIPPED_MODEL if settings.shape == "tiny" else None
@@ -129,9 +125,6 @@ class Policy:
           layout: the mesh's settings.
           folder: a checkpoint, or an id of the Hugging Face hub.
           seed_key: the key by which the run drew its first parameters.
-
-        Raises:
-          ConfigError: as `create`; or if the adapters cannot be read, or are not those of `model` and its base.
         """
         if student.model.lora.rank:
             adapters = Path(folder) / "adapters"
@@ -141,12 +134,7 @@ class Policy:
         return cls.create(student.model_copy(update={"model": model}), layout, seed_key)
 
     def prompts(self, instances: Instance) -> Prompts:
-        """Write and tokenize the user message of each instance ``[n]``.
-
-        Raises:
-          ConfigError: if one does not fit `text.max_prompt_tokens`, or the model always thinks and `text.thinking` says
-            that it does not.
-        """
+        """Write and tokenize the user message of each instance ``[n]``, within `text.max_prompt_tokens`."""
         prompts = self.unbounded_prompts(instances)
         check_fit(prompts.tokens, self.text.max_prompt_tokens, "student.text.max_prompt_tokens")
         return prompts
@@ -277,15 +265,15 @@ def abstract_model(settings: ModelSection, mesh: Mesh) -> tuple[DecoderConfig, n
 
 def shape_of(settings: ModelSection, folder: Path | None) -> DecoderConfig:
     """Return `model.shape`, computed as the settings say; where it is null, that of the checkpoint in `folder`."""
-    dtype, where = jnp.dtype(settings.dtype), settings.shape or folder
+    where = settings.shape or folder
     assert where is not None  # the settings' own check: one of shape and path is given
-    shape = presets.shape_of(where, dtype)
-    if settings.shape and settings.path and folder and shape != presets.read_config(folder, dtype):
+    shape = presets.shape_of(where)
+    if settings.shape and settings.path and folder and shape != presets.read_config(folder):
         raise ConfigError(
             f"student.model.shape = {settings.shape}: must be that of path = {settings.path}; null takes its own"
         )
     adapters = settings.lora if settings.lora.rank else None
-    return dataclasses.replace(shape, remat=settings.remat, lora=adapters)
+    return dataclasses.replace(shape, dtype=jnp.dtype(settings.dtype), remat=settings.remat, lora=adapters)
 
 
 def writer(settings: TextSection) -> Callable[[Instance], str]:

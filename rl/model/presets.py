@@ -3,9 +3,6 @@
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any
-
-import jax.numpy as jnp
 
 from rl.config import ConfigError
 from rl.model.decoder import DecoderConfig, RopeScaling
@@ -49,28 +46,22 @@ PRESETS: dict[str, DecoderConfig] = {
 """Matrix work in float32 and no adapters: a run replaces what its configuration says."""
 
 
-def shape_of(name: str | Path, dtype: Any = jnp.float32) -> DecoderConfig:
+def shape_of(name: str | Path) -> DecoderConfig:
     """Return the shape of a preset's name, a config.json or a folder with one."""
     if str(name) in PRESETS:
-        return dataclasses.replace(PRESETS[str(name)], dtype=dtype)
+        return PRESETS[str(name)]
     path = Path(os.path.expanduser(name))
     if not path.exists():
         raise ConfigError(
             f"student.model.shape = {name}: must be a config.json, its folder, or one of {', '.join(PRESETS)}"
         )
-    return read_config(path, dtype)
+    return read_config(path)
 
 
-def read_config(path: Path | str, dtype: Any = jnp.float32) -> DecoderConfig:
-    """Read the shape in a config.json, as `transformers` means it.
+def read_config(path: Path | str) -> DecoderConfig:
+    """Read the shape in a config.json, or in its folder's, as `transformers` means it.
 
-    Args:
-      path: the file, or the folder it is in.
-      dtype: type of the matrix work.
-
-    Raises:
-      ConfigError: if `transformers` cannot read it, or the model computes what the decoder does not; the tensors of a
-        checkpoint would not show it.
+    ConfigError if the model computes what the decoder does not; the tensors of a checkpoint would not show it.
     """
     from transformers import AutoConfig  # 1.6 s to import where PyTorch is installed
 
@@ -100,7 +91,6 @@ def read_config(path: Path | str, dtype: Any = jnp.float32) -> DecoderConfig:
         rope_scaling=RopeScaling(*(rope[field.name] for field in dataclasses.fields(RopeScaling))) if scaled else None,
         qk_norm=qk_norm,
         qkv_bias=qkv_bias,
-        dtype=dtype,
     )
 
 

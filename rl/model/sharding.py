@@ -26,10 +26,7 @@ def make_mesh(fsdp: int, tp: int, devices: Sequence[jax.Device] | None = None) -
     The devices are the job's, unless others are given: those of a topology that is not here.
 
     The devices of a process lie next to each other along `fsdp`, so that its rows of a batch are contiguous. In a job
-    of several processes every device takes part.
-
-    Raises:
-      ConfigError: if there are not that many devices, or a row of `tp` would span two processes.
+    of several processes every device takes part, and a row of `tp` is within one process.
     """
     devices = sorted(devices or jax.devices(), key=lambda device: (device.process_index, device.id))
     processes = len({device.process_index for device in devices})
@@ -87,11 +84,6 @@ def constrain(tree: Any, mesh: Mesh | None) -> Any:
 def abstract(tree: Any, mesh: Mesh) -> Any:
     """Return ShapeDtypeStructs of a tree's leaves with their shardings, to compile programs without any array."""
     return abstract_at(tree, shardings(tree, mesh))
-
-
-def abstract_batch(tree: Any, mesh: Mesh) -> Any:
-    """Return ShapeDtypeStructs of a batch, its first axes over `fsdp`."""
-    return abstract_at(tree, jax.tree.map(lambda _: NamedSharding(mesh, P("fsdp")), tree))
 
 
 def abstract_at(tree: Any, places: Any) -> Any:

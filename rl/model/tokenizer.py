@@ -4,7 +4,6 @@ The shipped one (`tiny_tokenizer/`, Hugging Face format) is for models trained f
 tokens with Qwen's special ones, in which every coordinate is one token, and every number from 0 to 100 with its blank.
 """
 
-import copy
 import hashlib
 import json
 from collections.abc import Sequence
@@ -39,6 +38,7 @@ class Tokenizer:
 
     Args:
       path: folder with `tokenizer.json` and `tokenizer_config.json`; of a checkpoint, or the shipped one.
+      added: texts that get a token each, which no model writes.
 
     Attributes:
       folder: the path.
@@ -47,19 +47,20 @@ class Tokenizer:
         one there that of config.json, or in neither eos and padding of tokenizer_config.json.
       pad_id: id of tokenizer_config.json's `pad_token`; without one, the first of `stop_ids`.
       end_think_id: id of `</think>`; None where that is no token of its own, but text in several.
-      suppressed: ids that are read and never written, such as those of `with_tokens`.
+      suppressed: ids that are read and never written, such as those of `added`.
       lead: blanks that the chat template writes between the prompt and what the assistant says; mostly none.
     """
 
-    def __init__(self, path: Path | str = TINY_TOKENIZER):
+    def __init__(self, path: Path | str = TINY_TOKENIZER, added: Sequence[str] = ()):
         # By no class of its own, which transformers' `AutoTokenizer` would look up with PyTorch: 1.6 s against .6.
+        from tokenizers import AddedToken
         from transformers import PreTrainedTokenizerFast
 
         self.folder = Path(path)
         # Kept here, not by `functools.cache`, which would keep every tokenizer for good.
         self._pieces: dict[int, str] = {}
         self._grammar_tokenizers: dict[int, Any] = {}
-        self._added: tuple[str, ...] = ()
+        self._added = tuple(added)
         try:
             self._tokenizer = PreTrainedTokenizerFast.from_pretrained(str(path), local_files_only=True)
             # Read now: a run that ends after its folder was moved would save a model without a tokenizer.
@@ -82,7 +83,9 @@ class Tokenizer:
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(stop for stop in stops if stop is not None))
         self.pad_id: int = self.stop_ids[0] if pad is None else pad
         self.end_think_id: int | None = self.id_of("</think>")
-        self.suppressed = tuple(self._generation.get("suppress_tokens") or ())
+        count = len(self)
+        self._tokenizer.add_tokens([AddedToken(text, normalized=False) for text in added])
+        self.suppressed = (*(self._generation.get("suppress_tokens") or ()), *range(count, len(self)))
 
     def _read(self, name: str) -> dict[str, Any]:
         """Return what a JSON file of the checkpoint says, nothing if it is not there."""
@@ -94,16 +97,8 @@ class Tokenizer:
         return self._tokenizer.backend_tokenizer.token_to_id(token)
 
     def with_tokens(self, texts: Sequence[str]) -> "Tokenizer":
-        """Return a tokenizer that has an extra token for each of these texts, which no model writes."""
-        from tokenizers import AddedToken
-
-        grown = copy.copy(self)
-        grown._tokenizer = copy.deepcopy(self._tokenizer)
-        grown._tokenizer.add_tokens([AddedToken(text, normalized=False) for text in texts])
-        grown._added = (*self._added, *texts)
-        grown.suppressed = (*self.suppressed, *range(len(self), len(grown)))
-        grown._pieces, grown._grammar_tokenizers = {}, {}
-        return grown
+        """Return a tokenizer of the same folder that has an extra token for each of these texts too."""
+        return Tokenizer(self.folder, (*self._added, *texts))
 
     def files(self) -> dict[str, bytes]:
         """Return the names and contents, as they were read, of what a checkpoint carries of its tokenizer.

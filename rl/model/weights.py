@@ -10,7 +10,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,7 @@ from rl.model.presets import FIELDS, family_of
 from rl.model.tokenizer import FILES, Tokenizer
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-HUB_ID = re.compile(r"(\w[\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
-"""A model of the Hugging Face hub, and a branch, tag or commit of it."""
-BUFFERS = re.compile(r"\.rotary_emb\.(inv_freq|cos_cached|sin_cached)$")
+BUFFERS = r"\.rotary_emb\.(inv_freq|cos_cached|sin_cached)$"
 """Names of tensors that are computed from config.json, and of which some checkpoints carry a copy."""
 DTYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 """Names in safetensors of the dtypes that a model may be stored in."""
@@ -76,30 +74,23 @@ class Tensor:
 def resolve(path: str | Path) -> Path:
     """Return the folder of a checkpoint: `path`, or where the Hugging Face hub's files of that id are on this machine.
 
-    A hub id is downloaded, as far as it is read here, or found in the cache; with HF_HUB_OFFLINE=1 only the cache is
-    asked.
+    A hub id, ORGANISATION/MODEL or ORGANISATION/MODEL@REVISION, is downloaded, as far as it is read here, or found in
+    the cache; with HF_HUB_OFFLINE=1 only the cache is asked.
     """
     folder = Path(os.path.expanduser(path))
     if folder.is_dir():
         return folder
-    if (hub := HUB_ID.fullmatch(str(path))) is None:
-        raise ConfigError(
-            f"student.model.path = {path}: must be a folder that exists, or an id of the Hugging Face hub such as "
-            "Qwen/Qwen3-4B or Qwen/Qwen3-4B@REVISION"
-        )
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
-    name, revision = hub.groups()
+    name, _, revision = str(path).partition("@")
     # Publishers keep more beside them, and as large: consolidated.safetensors, original/, onnx/.
     patterns = ["config.json", INDEX, "model*.safetensors", *FILES]
     try:
         # Offline said anew: huggingface-hub 1.27 asks the hub about a commit in the cache all the same.
-        return Path(
-            snapshot_download(
-                name, revision=revision, allow_patterns=patterns, local_files_only=constants.HF_HUB_OFFLINE
-            )
-        )
+        offline = constants.HF_HUB_OFFLINE
+        cached = snapshot_download(name, revision=revision or None, allow_patterns=patterns, local_files_only=offline)
+        return Path(cached)
     except (OSError, ValueError, HfHubHTTPError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(f"student.model.path = {path}: no such folder, and not had from the hub ({reason})") from None
@@ -133,18 +124,14 @@ def load(
       config: shape of the folder's config.json; with `lora`, the checkpoint is the base.
       mesh: devices that share the parameters; None puts them on one device.
       key: key of the adapters' random half; must be given with `config.lora`.
-
-    Raises:
-      ConfigError: naming a file that cannot be read, or a tensor that does not fit. Nothing is loaded then.
     """
     graph, shapes = abstract(config, mesh)
     base = lora.split(shapes)[1] if config.lora else shapes
     tensors, variables = _tensors(base), dict(nnx.to_flat_state(base))
     files = weight_files(Path(folder), tensors, config.tie_word_embeddings)
-    values = {}
-    for path, variable in variables.items():
-        if path[0] == "layers":
-            values[path] = jnp.zeros(variable.shape, variable.dtype, device=variable.sharding)
+    values = {
+        path: jnp.zeros(x.shape, x.dtype, device=x.sharding) for path, x in variables.items() if path[0] == "layers"
+    }
     for file, names in files.items():
         with safe_open(file, "np") as handle:  # one file mapped at a time: its pages count as memory while it is open
             for name in names:
@@ -169,6 +156,7 @@ def weight_files(folder: Path, tensors: dict[str, Tensor], tied: bool) -> dict[P
     As in `transformers`, a model.safetensors is the whole checkpoint, and else the index names its files; other files
     beside them are no part of it, and a head beside a tied embedding is not read.
     """
+    ignored = re.compile(f"{BUFFERS}|^lm_head.weight$" if tied else BUFFERS)
     files: dict[Path, list[str]] = {}
     shapes: dict[str, tuple[int, ...]] = {}
     try:
@@ -177,8 +165,7 @@ def weight_files(folder: Path, tensors: dict[str, Tensor], tied: bool) -> dict[P
             names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
         for file in (folder / name for name in names):
             with safe_open(file, "np") as handle:
-                kept = [name for name in handle.keys() if not BUFFERS.search(name)]  # noqa: SIM118 - no mapping
-                files[file] = [name for name in kept if not (tied and name == "lm_head.weight")]
+                files[file] = [name for name in handle.keys() if not ignored.search(name)]  # noqa: SIM118 - no mapping
                 shapes |= {name: tuple(handle.get_slice(name).get_shape()) for name in files[file]}
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"student.model.path = {folder}: cannot read its safetensors ({error})") from None
@@ -231,30 +218,36 @@ def save(
     """
     folder, dtype, main = Path(folder), jnp.dtype(dtype), distributed.is_main()
     values = {path: variable[...] for path, variable in nnx.to_flat_state(parameters)}
+    tensors = _tensors(parameters)
     # The other processes take part in fetching each tensor, and write it nowhere.
     unfinished = folder / f"{WHOLE}.unfinished" if main else Path(os.devnull)
+    if main:
+        folder.mkdir(parents=True, exist_ok=True)
     try:
-        if main:
-            folder.mkdir(parents=True, exist_ok=True)
-        _write(unfinished, _contents(_tensors(parameters), values, dtype))
+        with open(unfinished, "wb") as file:
+            file.write(_header(tensors, dtype))
+            for tensor in tensors.values():
+                value = values[tensor.path]
+                mesh = value.sharding.mesh if isinstance(value.sharding, NamedSharding) else None
+                whole = np.ascontiguousarray(_extract(value, tensor.layer, dtype, mesh))
+                file.write(whole.view(np.uint8).data)
+            if main:
+                file.flush()
+                os.fsync(file.fileno())
         if main:
             (folder / "config.json").unlink(missing_ok=True)
             unfinished.rename(folder / WHOLE)
             texts = tokenizer.files() if tokenizer else {}
             for name, text in (texts | {"config.json": _config_json(config, tokenizer, dtype)}).items():
                 write_whole(folder / name, text)
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot write the checkpoint there ({error.strerror})") from None
     finally:
         if main:
             unfinished.unlink(missing_ok=True)
     multihost_utils.sync_global_devices("checkpoint written")
 
 
-def _contents(
-    tensors: dict[str, Tensor], values: dict[tuple, jax.Array], dtype: np.dtype
-) -> Iterator[bytes | np.ndarray]:
-    """Yield a safetensors file in parts: the header, whose shapes are known beforehand, then one tensor at a time.
+def _header(tensors: dict[str, Tensor], dtype: np.dtype) -> bytes:
+    """Return the beginning of a safetensors file, behind which the tensors follow in this order, row by row.
 
     The format is that of https://huggingface.co/docs/safetensors; the library's writer wants all tensors at once.
     """
@@ -265,11 +258,7 @@ def _contents(
         header[name] = {"dtype": DTYPES[dtype.name], "shape": tensor.shape, "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8 bytes
-    yield len(text).to_bytes(8, "little") + text
-    for tensor in tensors.values():
-        value = values[tensor.path]
-        mesh = value.sharding.mesh if isinstance(value.sharding, NamedSharding) else None
-        yield np.asarray(_extract(value, tensor.layer, dtype, mesh))
+    return len(text).to_bytes(8, "little") + text
 
 
 @functools.partial(jax.jit, static_argnames=("dtype", "mesh"))
@@ -279,16 +268,6 @@ def _extract(value: jax.Array, layer: int | None, dtype: np.dtype, mesh: Mesh | 
         value = jax.lax.dynamic_index_in_dim(value, layer, 0, keepdims=False).T
     value = value.astype(dtype)
     return value if mesh is None else jax.lax.with_sharding_constraint(value, NamedSharding(mesh, P()))
-
-
-def _write(path: Path, parts: Iterable[bytes | np.ndarray]) -> None:
-    """Write the parts one after the other, down to the disk."""
-    with open(path, "wb") as file:
-        for part in parts:
-            file.write(part if isinstance(part, bytes) else np.ascontiguousarray(part).view(np.uint8).data)
-        if path != Path(os.devnull):
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def _config_json(config: DecoderConfig, tokenizer: Tokenizer | None, dtype: np.dtype) -> bytes:

@@ -46,12 +46,6 @@ def alone(weights):
     return sampler_on(weights)
 
 
-@pytest.fixture(scope="module")
-def queued(weights):
-    """One device, and rows for four answers only: the others wait."""
-    return sampler_on(weights, rows=4)
-
-
 def sample(sampler_and_parameters, seed=0, sampling=SamplingParams(), samples=2, prompts=PROMPTS, **more):  # noqa: B008
     sampler, parameters = sampler_and_parameters
     return sampler.generate(parameters, prompts, jax.random.key(seed), samples=samples, sampling=sampling, **more)
@@ -165,16 +159,9 @@ def test_nothing_compiles_in_steady_state(alone):
     assert [program._cache_size() for program in compiled] == before
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (dict(samples=5), "student.sampler.rows = 4: must be at least 5, as the 5 answers to a prompt"),
-        (dict(prompts=[[1] * 6]), "a prompt of 6 tokens: must be at most max_prompt_tokens = 5"),
-    ],
-)
-def test_what_does_not_fit_is_refused(queued, change, message):
-    with pytest.raises(ConfigError, match=message):
-        sample(queued, **change)
+def test_answers_to_a_prompt_that_do_not_fit_are_refused(weights):
+    with pytest.raises(ConfigError, match="student.sampler.rows = 4: must be at least 5, as the 5 answers to a prompt"):
+        sample(sampler_on(weights, rows=4), samples=5)
 
 
 def drawn(logits, sampling, count=4000, allowed=None, seed=0):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from shapes import SMALL_JSON
 
-from engineer import Engineer, Proposal
+from engineer import Engineer, Generation, Proposal
 from engineer.evidence import Evidence, evidence_from_verdicts
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
@@ -188,11 +188,11 @@ class Scripted:
 
     generation = GrammarSampler.generation
 
-    def write(self, parameters, requests, key, progress):
-        self.asked.append(requests[0][0])
+    def write(self, parameters, message, grammar, key, progress):
+        self.asked.append(message)
         self.parameters.append(jax.tree.map(np.asarray, jax.tree.leaves(parameters)))
         progress(0)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return [(f"<think>\n</think>\n\n{answer}", "", answer)]
+        return Generation(f"<think>\n</think>\n\n{answer}", "", answer)

@@ -73,7 +73,7 @@ class Sampler(SamplerSpec):
         *,
         samples: int = 1,
         sampling: SamplingParams = WHOLE,
-        guides: Sequence[Guide] | None = None,
+        guide: Guide | None = None,
         first_request: int | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Rollout:
@@ -83,7 +83,7 @@ class Sampler(SamplerSpec):
           parameters: parameters in the layout of `sharding.for_rollout`.
           prompts: tokens of each, at least one. Of several processes, each brings equally many of its own.
           key: threefry key of the tokens, the same on all processes.
-          guides: one an answer, which is then written token by token; not with a cap on thoughts (`thinking`).
+          guide: the tokens that may come, of one answer to one prompt; not with a cap on thoughts (`thinking`).
           first_request: number of the first answer; None counts on from process to process.
           progress: called with the number of finished answers whenever the host has its say; may raise.
 
@@ -91,7 +91,6 @@ class Sampler(SamplerSpec):
           ``[len(prompts) * samples, max_new_tokens]``, of this process's prompts.
 
         Raises:
-          ConfigError: if a prompt is too long, or the answers to one do not fit into the rows of a shard.
           RunError: if the model computes NaN or infinity, so that nothing was drawn.
         """
         total = len(prompts) * samples
@@ -104,7 +103,7 @@ class Sampler(SamplerSpec):
         tokens = np.zeros((total, self.max_new_tokens), np.int32)
         logprobs = np.zeros(tokens.shape, np.float32)
         count = np.zeros(total, np.int32)
-        masks = Masks(self, guides) if guides else None
+        allowed = None if guide is None else guide(None)
         compiled = programs(self)
         words = np.asarray(jax.random.key_data(key))
         call = functools.partial(
@@ -117,12 +116,13 @@ class Sampler(SamplerSpec):
                 state = compiled.admit(parameters, state, shard_batch(arrivals, self.mesh))
             state, done = call(
                 state,
-                allowed=masks and masks.now(schedule.local),
+                allowed=None if allowed is None else self._masks(allowed, schedule.local),
                 need=schedule.need,
-                steps=np.int32(1 if masks else STEPS_PER_CALL),
+                steps=np.int32(STEPS_PER_CALL if guide is None else 1),
             )
-            if masks:
-                masks.advance(schedule.local, local_rows(state.last))
+            if guide is not None:
+                (token,) = local_rows(state.last)[schedule.local >= 0].tolist()
+                allowed = allowed if token in self.stop_ids else guide(token)
             rows, requests = schedule.release(np.asarray(done))
             if len(rows):
                 count[requests] = local_rows(state.count)[rows]
@@ -163,15 +163,14 @@ class Sampler(SamplerSpec):
             )
         return width
 
+    def _masks(self, allowed: np.ndarray, requests: np.ndarray) -> jax.Array:
+        """Return bool ``[B, V]``: `allowed` for the row of the one request; the other rows may write anything."""
+        return shard_batch(np.where(requests[:, None] >= 0, allowed, True), self.mesh)
+
     def _bucket(self, prompts: Sequence[Sequence[int]]) -> int:
         """Return the length to which prompts are padded on all processes: a power of two, so that few programs serve
         all, or the most."""
-        longest = max(map(len, prompts), default=1)
-        longest = int(distributed.all_gather(np.array([longest], np.int32)).max())
-        if longest > self.max_prompt_tokens:
-            raise ConfigError(
-                f"a prompt of {longest} tokens: must be at most max_prompt_tokens = {self.max_prompt_tokens}"
-            )
+        longest = int(distributed.all_gather(np.array([max(map(len, prompts), default=1)], np.int32)).max())
         return min(self.max_prompt_tokens, max(64, 1 << (longest - 1).bit_length()))
 
 
@@ -202,23 +201,3 @@ def arrange(
             arrivals.last[shard, rows] = last
             arrivals.requests[shard, rows] = first_request + prompt * len(rows) + np.arange(len(rows))
     return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), arrivals)
-
-
-class Masks:
-    """Masks of the tokens that the guides allow, for the rows their answers are in."""
-
-    def __init__(self, sampler: Sampler, guides: Sequence[Guide]):
-        self.sampler, self.guides = sampler, guides
-        self.allowed = [guide(None) for guide in guides]
-
-    def now(self, requests: np.ndarray) -> jax.Array:
-        """Return bool ``[B, V]``; rows without a request may write anything."""
-        anything = np.ones(self.sampler.config.vocab_size, bool)
-        rows = [anything if request < 0 else self.allowed[request] for request in requests]
-        return shard_batch(np.stack(rows), self.sampler.mesh)
-
-    def advance(self, requests: np.ndarray, tokens: np.ndarray) -> None:
-        """Tell the guides what came; those whose answer ended are not asked again."""
-        for request, token in zip(requests, tokens.tolist(), strict=True):
-            if request >= 0 and token not in self.sampler.stop_ids:
-                self.allowed[request] = self.guides[request](token)

@@ -15,7 +15,7 @@ from rl.model.attention import device_of
 from rl.model.decoder import Decoder, DecoderConfig, KVCache
 from rl.model.sampler.draw import SamplingParams, draw
 from rl.model.sampler.thinking import ThinkingBudget
-from rl.model.sharding import abstract_at
+from rl.model.sharding import abstract_at, cache_spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,13 +123,10 @@ def programs(spec: SamplerSpec) -> Programs:
 
 def shardings(spec: SamplerSpec) -> SamplerState:
     """Return where a state lies: a SamplerState that holds NamedShardings."""
-
-    def place(axes: P) -> Any:
-        return NamedSharding(spec.mesh, axes)
-
-    cache = place(KVCache.spec(spec.config, spec.mesh))
-    by_row = dict.fromkeys(("lengths", "last", "requests", "count", "tokens", "logprobs", "done"), place(P("fsdp")))
-    return SamplerState(cache=KVCache(keys=cache, values=cache), **by_row)
+    cache = NamedSharding(spec.mesh, cache_spec(spec.config.num_key_value_heads, spec.mesh))
+    row = NamedSharding(spec.mesh, P("fsdp"))
+    places: dict[str, Any] = {field.name: row for field in dataclasses.fields(SamplerState)}
+    return SamplerState(**places | {"cache": KVCache(keys=cache, values=cache)})
 
 
 def empty(spec: SamplerSpec) -> SamplerState:
@@ -174,7 +171,7 @@ def admit(spec: SamplerSpec, parameters: nnx.State, state: SamplerState, arrival
         return jax.lax.fori_loop(0, old.shape[0], layer, old)
 
     # Per shard, so that no keys or values travel.
-    cache, rows = KVCache.spec(spec.config, spec.mesh), P("fsdp")
+    cache, rows = cache_spec(spec.config.num_key_value_heads, spec.mesh), P("fsdp")
     scatter = jax.shard_map(insert, mesh=spec.mesh, in_specs=(cache, cache, rows), out_specs=cache)
     taken = arrivals.source >= 0
     return state.replace(

@@ -31,7 +31,9 @@ class Schedule:
         self.queues = [
             deque(range(turn, prompts, owners.count(owner))) for turn, owner in zip(turns, owners, strict=True)
         ]
-        self.batch = prompts_at_once(width, samples)
+        # Answers to them fill a quarter of its rows. With more, rows stay empty for longer and the prefill takes more
+        # memory; with fewer, decoding is interrupted more often. A shard with fewer left prefills gaps: one program.
+        self.batch = max(1, width // samples // 4)
 
     @property
     def active(self) -> bool:
@@ -73,12 +75,3 @@ class Schedule:
         self.held[done.reshape(self.held.shape)] = -1
         rows = np.flatnonzero((before >= 0) & (self.local < 0))
         return rows, before[rows]
-
-
-def prompts_at_once(width: int, samples: int) -> int:
-    """Return how many prompts a shard admits at once: answers to them fill a quarter of its rows.
-
-    With more, rows stay empty for longer and the prefill takes more memory; with fewer, decoding is interrupted more
-    often. A shard that has fewer left to admit prefills gaps, so that one program serves all.
-    """
-    return max(1, width // samples // 4)

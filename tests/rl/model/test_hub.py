@@ -88,17 +88,8 @@ def test_of_a_repository_only_what_is_read_is_downloaded(tmp_path, monkeypatch):
     assert weights.resolve("org/name") == folder
 
 
-@pytest.mark.parametrize(
-    ("path", "complaint"),
-    [
-        ("Qwen/Qwen3-not-here", "student.model.path = Qwen/Qwen3-not-here: no such folder, and not had from the hub"),
-        ("qwen3-4b", "must be a folder that exists, or an id of the Hugging Face hub such as Qwen/Qwen3-4B"),
-        ("Qwen/..", "not had from the hub"),
-    ],
-)
-def test_what_is_neither_a_folder_nor_in_the_cache_is_one_line(tmp_path, monkeypatch, path, complaint):
+@pytest.mark.parametrize("path", ["Qwen/Qwen3-not-here", "qwen3-4b", "Qwen/..", "/no/such/folder"])
+def test_what_is_neither_a_folder_nor_in_the_cache_is_one_line(tmp_path, monkeypatch, path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=f"^student.model.path = {path}: no such folder, and not had from the hub.*$"):
         weights.resolve(path)
-    assert complaint in str(error.value)
-    assert "\n" not in str(error.value)

@@ -33,7 +33,7 @@ BASE = {
 
 def logits_of(folder, tokens, mask):
     """Our logits ``[B, T, V]`` of a checkpoint's folder."""
-    graph, parameters = weights.load(folder, read_config(folder, jnp.float32))
+    graph, parameters = weights.load(folder, read_config(folder))
 
     @jax.jit
     def forward(parameters):

@@ -17,7 +17,7 @@ from rl.config import EngineerSection
 from rl.config.choices import Credit
 from rl.model.policy import Policy
 from rl.model.sampler import Guide
-from rl.model.sampler.grammar import GrammarSampler, Script
+from rl.model.sampler.grammar import GrammarSampler, allowed_tokens
 from rl.model.sampler.thinking import closing
 from rl.model.sharding import make_mesh
 from rl.model.tokenizer import Tokenizer
@@ -44,11 +44,6 @@ def theirs(folder):
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(str(folder))
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tokenizer):
-    return tokenizer.grammar_tokenizer(VOCABULARY)
 
 
 @pytest.fixture(scope="module")
@@ -90,11 +85,11 @@ def test_the_shipped_configurations_have_room_for_its_prompts(tokenizer, name):
     check_room(Policy(None, None, tokenizer, mesh, config.student.text, config.student.sampler.rows), config)
 
 
-def answering(tokenizer, vocabulary, grammar) -> tuple[Guide, np.ndarray]:
+def answering(tokenizer, grammar) -> tuple[Guide, np.ndarray]:
     """A response whose thought of one token is over, and what its answer may begin with."""
     settings = EngineerSection(max_thinking_tokens=1, max_answer_tokens=400)
     sampler = SimpleNamespace(config=SimpleNamespace(vocab_size=VOCABULARY))
-    allow = Script(GrammarSampler(sampler, tokenizer, settings), vocabulary, grammar).guide()
+    allow = allowed_tokens(GrammarSampler(sampler, tokenizer, settings), grammar).send
     allowed, token = allow(None), tokenizer.encode("a")[0]
     assert not allowed[list(tokenizer.stop_ids)].any() and allowed.sum() == len(tokenizer) - len(tokenizer.stop_ids)
     for _ in closing(tokenizer, None):
@@ -105,11 +100,11 @@ def answering(tokenizer, vocabulary, grammar) -> tuple[Guide, np.ndarray]:
 
 
 @pytest.mark.heavy
-def test_a_grammar_admits_just_the_tokens_that_a_word_of_it_can_go_on_with(tokenizer, vocabulary):
+def test_a_grammar_admits_just_the_tokens_that_a_word_of_it_can_go_on_with(tokenizer):
     """Beside all 151,669 tried one by one; letters that are certain get the one token that llguidance makes of them."""
     words, pieces = ("yesterday", "yes, today", "no"), tokenizer.pieces(range(len(tokenizer)))
     for tokens in (["y", "es", ",", " today"], ["yes", "ter", "day"], ["n", "o"]):
-        allow, allowed = answering(tokenizer, vocabulary, f"start: {' | '.join(map(json.dumps, words))}")
+        allow, allowed = answering(tokenizer, f"start: {' | '.join(map(json.dumps, words))}")
         written = ""
         for piece in tokens:
             left = [word.removeprefix(written) for word in words if word.startswith(written)]

@@ -16,7 +16,7 @@ from jaxlake.types import Action
 from rl.config import ConfigError, load
 from rl.config.sections import EngineerSection
 from rl.model.policy import Policy
-from rl.model.sampler.grammar import Script
+from rl.model.sampler.grammar import allowed_tokens
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
 from rl.students.turns.views import in_words
 
@@ -163,7 +163,7 @@ def test_new_tokens_are_read_saved_and_never_written(folder, tmp_path):
         assert other.suppressed == (count, count + 1)
     writer = SimpleNamespace(tokenizer=grown, settings=EngineerSection(), early_stop="")
     writer.sampler = SimpleNamespace(config=SimpleNamespace(vocab_size=1024))
-    allowed = Script(writer, grown.grammar_tokenizer(1024), 'start: "x"').guide()(None)
+    allowed = next(allowed_tokens(writer, 'start: "x"'))
     assert allowed[:count].sum() == count - len(grown.stop_ids) and not allowed[count:].any()
     assert len(tokenizer) == count and tokenizer.id_of("a phrase") is None
 

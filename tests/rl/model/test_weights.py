@@ -66,7 +66,7 @@ def test_round_trip_is_bit_exact(tmp_path, tied, sharded):
     if sharded:
         split_into_files(tmp_path)
         save_file({"tok_embeddings.weight": np.ones((2, 2))}, tmp_path / "consolidated.safetensors")  # as of Mistral-7B
-    assert read_config(tmp_path, jnp.float32) == shape
+    assert read_config(tmp_path) == shape
     graph_again, again = weights.load(tmp_path, shape)
     assert graph_again == graph
     assert_equal(parameters, again)
@@ -153,7 +153,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fill_up)
-    with pytest.raises(ConfigError, match="cannot write the checkpoint there \\(No space left on device\\)"):
+    with pytest.raises(OSError, match="No space left on device"):
         weights.save(tmp_path, shape, tripled)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     monkeypatch.undo()
