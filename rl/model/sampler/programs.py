@@ -123,9 +123,9 @@ def programs(spec: SamplerSpec) -> Programs:
 
 def shardings(spec: SamplerSpec) -> SamplerState:
     """Return where a state lies: a SamplerState that holds NamedShardings."""
-    cache = NamedSharding(spec.mesh, cache_spec(spec.config.num_key_value_heads, spec.mesh))
-    row = NamedSharding(spec.mesh, P("fsdp"))
-    places: dict[str, Any] = {field.name: row for field in dataclasses.fields(SamplerState)}
+    cache: Any = NamedSharding(spec.mesh, cache_spec(spec.config.num_key_value_heads, spec.mesh))
+    row: Any = NamedSharding(spec.mesh, P("fsdp"))
+    places = {field.name: row for field in dataclasses.fields(SamplerState)}
     return SamplerState(**places | {"cache": KVCache(keys=cache, values=cache)})
 
 
