@@ -61,7 +61,7 @@ def shape_of(name: str | Path) -> DecoderConfig:
 def read_config(path: Path | str) -> DecoderConfig:
     """Read the shape in a config.json, or in its folder's, as `transformers` means it.
 
-    ConfigError if the model computes what the decoder does not; the tensors of a checkpoint would not show it.
+    ConfigError if the model computes what the decoder does not, which the tensors of a checkpoint would not show.
     """
     from transformers import AutoConfig  # 1.6 s to import where PyTorch is installed
 

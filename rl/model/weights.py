@@ -278,8 +278,7 @@ def _config_json(config: DecoderConfig, tokenizer: Tokenizer | None, dtype: np.d
     raw: dict[str, Any] = {"architectures": [f"{family.capitalize()}ForCausalLM"], "model_type": family}
     raw |= {name: getattr(config, name) for name in FIELDS}
     raw |= {"rope_scaling": None if scaling is None else {"rope_type": "llama3"} | dataclasses.asdict(scaling)}
-    raw |= {"hidden_act": "silu", "attention_bias": False}
-    raw |= {"use_sliding_window": False, "torch_dtype": dtype.name}
+    raw |= {"hidden_act": "silu", "attention_bias": False, "use_sliding_window": False, "torch_dtype": dtype.name}
     raw |= {"max_position_embeddings": published.get("max_position_embeddings", 40_960)}
     if tokenizer:
         first, *others = tokenizer.stop_ids

@@ -63,11 +63,6 @@ def change_template(folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(raw | {"added": 1}))
 
 
-def change_ends(folder: Path) -> None:
-    raw = json.loads((folder / "generation_config.json").read_text())
-    (folder / "generation_config.json").write_text(json.dumps(raw | {"eos_token_id": [5]}))
-
-
 def saved(folder: Path, config: Config) -> Checkpoints:
     """A checkpoint at the beginning of a run's rounds."""
     policy, parameters = Policy.create(config.student, config.mesh, KEY)
@@ -93,7 +88,6 @@ def resumed(checkpoints: Checkpoints, config: Config) -> TrainState:
         (change_rope, 2, r"rope_theta was 10000.0, is now 500.0; "),
         (change_rope, 0, r"rope_theta was 10000.0, is now 500.0; "),
         (change_template, 0, "tokenizer was"),
-        (change_ends, 2, "tokenizer was"),
     ],
 )
 def test_a_run_is_resumed_with_its_own_model_alone(base, change, rank, complaint):

@@ -65,16 +65,6 @@ def trained(optimizer: optax.GradientTransformation, parameters: nnx.State, upda
     return parameters, state
 
 
-def test_second_moments_keep_98_percent_at_each_update():
-    weights = nnx.State({"w": nnx.Param(jnp.ones((1, 1)), spec=P(None, None))})
-    optimizer = make_optimizer(OptimizerFields(learning_rate=1.0), 9)
-    state = optimizer.init(weights)
-    for gradient in (0.1, 0.2):
-        change, state = optimizer.update(jax.tree.map(lambda x, g=gradient: g * x, weights), state, weights)
-    mean, square = (0.9 * 0.01 + 0.1 * 0.2) / (1 - 0.9**2), (0.98 * 0.02 * 0.01 + 0.02 * 0.04) / (1 - 0.98**2)
-    assert float(change["w"][0, 0]) == pytest.approx(-mean / square**0.5, rel=1e-4)
-
-
 def test_an_optimizer_of_ones_own_gets_clipped_gradients_and_the_rate_and_matrices_decay_beside_it():
     weights = gradient = nnx.State(
         {"w": nnx.Param(jnp.full((1, 1), 3.0), spec=P(None, None)), "norm": nnx.Param(jnp.full(1, 4.0), spec=P(None))}

@@ -10,7 +10,6 @@ from flax import nnx
 from shapes import SMALL
 
 from rl.model.decoder import create, token_positions
-from rl.model.logprobs import answer_logprobs, join
 from rl.model.sampler import Sampler, SamplingParams, ThinkingBudget
 from rl.model.sharding import make_mesh
 
@@ -24,12 +23,12 @@ PROMPTS = [[1 + i, *range(6, 6 + i % 4)] for i in range(12)]
 
 @pytest.fixture(scope="module")
 def model():
-    """A sampler with a cap, one without, and the parameters of both."""
+    """A sampler with a cap, and its parameters."""
     mesh = make_mesh(1, 1)
     graph, parameters = create(dataclasses.replace(SMALL, num_hidden_layers=2), jax.random.key(1), mesh)
     config = dataclasses.replace(SMALL, num_hidden_layers=2)
-    free = Sampler(graph, config, mesh, 12, max_prompt_tokens=4, max_new_tokens=TOKENS, stop_ids=(STOP,))
-    return dataclasses.replace(free, thinking=BUDGET), free, parameters
+    sampler = Sampler(graph, config, mesh, 12, 4, TOKENS, stop_ids=(STOP,), thinking=BUDGET)
+    return sampler, parameters
 
 
 def write(sampler, parameters, temperature=1.0, prompts=PROMPTS, seed=0):
@@ -56,7 +55,7 @@ def by_hand(logits_behind, prompt, opens):
 @pytest.mark.parametrize("opens", [False, pytest.param(True, marks=pytest.mark.heavy)])
 def test_a_capped_answer_is_what_decoding_by_hand_gives(model, opens):
     """Whether the prompt opens the thought or the answer does."""
-    capped, _, parameters = model
+    capped, parameters = model
     if opens:
         capped = dataclasses.replace(capped, thinking=dataclasses.replace(BUDGET, open_id=OPEN))
     rollout = write(capped, parameters, temperature=0.0)
@@ -78,45 +77,11 @@ def test_a_capped_answer_is_what_decoding_by_hand_gives(model, opens):
     assert not opens or not rollout.forced.any(axis=1)[rollout.mask[:, 4]].all(), "and some answers have none"
 
 
-@pytest.fixture(scope="module")
-def sampled(model):
-    """Sampled answers to many prompts, with a cap and without, from the same keys."""
-    return [write(sampler, model[2], prompts=PROMPTS * 8) for sampler in model[:2]]
-
-
-def test_the_cap_changes_nothing_before_it_and_nothing_of_thoughts_that_end_in_time(sampled):
-    capped, free = sampled
-    before, ended, closed = (np.zeros(len(capped.tokens), int) for _ in range(3))
-    for row in range(len(capped.tokens)):
-        own = free.tokens[row][free.mask[row]].tolist()
-        thought = own[: BUDGET.tokens]
-        written = capped.tokens[row][capped.mask[row]].tolist()
-        if END in thought:
-            closed[row] = 1
-            assert written == own and not capped.forced[row].any()
-        elif len(own) <= BUDGET.tokens and own[-1] == STOP:
-            ended[row] = 1
-            assert written == own and not capped.forced[row].any()
-        else:
-            before[row] = 1
-            assert written[:8] == [*thought, *BUDGET.closing]
-            assert np.flatnonzero(capped.forced[row]).tolist() == [4, 5, 6, 7]
-    assert before.any() and ended.any() and closed.any()
-
-
 @pytest.mark.heavy
-def test_rows_that_are_filled_again_remember_no_earlier_thought(model, sampled):
-    capped, _, parameters = model
-    queued = write(dataclasses.replace(capped, rows=3), parameters, prompts=PROMPTS * 8)
-    np.testing.assert_array_equal(queued.mask, sampled[0].mask)
-    np.testing.assert_array_equal(queued.tokens[queued.mask], sampled[0].tokens[queued.mask])
-    np.testing.assert_array_equal(queued.forced, sampled[0].forced)
-
-
-def test_logprobs_of_forced_tokens_are_the_trainers(model, sampled):
-    capped, parameters = sampled[0], model[2]
-    sequences = join(PROMPTS * 8, 4, capped.tokens, capped.mask)
-    trainers = jax.jit(lambda parameters: answer_logprobs(nnx.merge(model[0].graph, parameters), sequences, 1.0)[0])
-    logprobs = trainers(parameters)
-    np.testing.assert_allclose(capped.logprobs[capped.mask], np.asarray(logprobs)[capped.mask], atol=1e-5)
-    assert capped.logprobs[capped.forced].max() < 0
+def test_rows_that_are_filled_again_remember_no_earlier_thought(model):
+    sampler, parameters = model
+    together = write(sampler, parameters, prompts=PROMPTS * 8)
+    queued = write(dataclasses.replace(sampler, rows=3), parameters, prompts=PROMPTS * 8)
+    np.testing.assert_array_equal(queued.mask, together.mask)
+    np.testing.assert_array_equal(queued.tokens[queued.mask], together.tokens[queued.mask])
+    np.testing.assert_array_equal(queued.forced, together.forced)

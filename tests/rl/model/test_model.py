@@ -12,10 +12,12 @@ from flax import nnx
 from shapes import MEDIUM, shard_parameters
 
 from rl.config.choices import Remat
-from rl.model.decoder import Decoder, KVCache, abstract, create, token_positions
+from rl.model.decoder import Decoder, KVCache, RopeScaling, abstract, create, token_positions
 from rl.model.sharding import make_mesh
 
 TINY = dataclasses.replace(MEDIUM, num_hidden_layers=3)
+QWEN2 = dataclasses.replace(TINY, qk_norm=False, qkv_bias=True)
+LLAMA3 = dataclasses.replace(TINY, qk_norm=False, rope_scaling=RopeScaling(8.0, 1.0, 4.0, 8))
 
 TOKENS = np.random.default_rng(1).integers(0, TINY.vocab_size - 1, (3, 9))
 
@@ -44,26 +46,16 @@ def loss_and_gradients(graph, parameters):
     return jax.jit(jax.value_and_grad(loss, has_aux=True), compiler_options=quick)(parameters)
 
 
-@pytest.fixture(scope="module")
-def alone(model):
-    return loss_and_gradients(*model)
-
-
-@pytest.mark.heavy
-def test_every_parameter_moves_the_logits(alone):
-    for path, variable in nnx.to_flat_state(alone[1]):
-        assert np.abs(np.asarray(variable[...])).max() > 0, path
-
-
-def test_decoding_with_the_cache_equals_the_whole_forward_pass(model):
+@pytest.mark.parametrize("shape", [TINY, *(pytest.param(shape, marks=pytest.mark.heavy) for shape in (QWEN2, LLAMA3))])
+def test_decoding_with_the_cache_equals_the_whole_forward_pass(shape):
     """Ragged prompts padded on the right; every row goes on behind its own."""
-    graph, parameters = model
+    graph, parameters = create(shape, jax.random.key(0))
     lengths, room, new = np.array([5, 2, 4]), 6, 4
     tokens, valid = TOKENS, np.arange(room) < lengths[:, None]
     running = nnx.merge(graph, parameters)
     prefill = jax.jit(lambda p, *inputs: nnx.merge(graph, p).prefill(*inputs))
     hidden, cache = prefill(parameters, tokens[:, :room], token_positions(valid), valid)
-    empty = KVCache.zeros(TINY, 3, room + new)
+    empty = KVCache.zeros(shape, 3, room + new)
     cache = jax.tree.map(lambda whole, part: whole.at[:, :, :, :room].set(part), empty, cache)
     rows = [[running.logits(hidden)[row, length - 1]] for row, length in enumerate(lengths)]
     step = jax.jit(lambda p, *inputs: nnx.merge(graph, p).decode(*inputs))
@@ -79,15 +71,18 @@ def test_decoding_with_the_cache_equals_the_whole_forward_pass(model):
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize(("fsdp", "tp"), [(4, 2), (2, 4)])
-def test_logits_and_gradients_do_not_depend_on_the_mesh(model, alone, fsdp, tp):
+@pytest.mark.parametrize(("shape", "fsdp", "tp"), [(TINY, 4, 2), (TINY, 2, 4), (QWEN2, 2, 4), (LLAMA3, 2, 4)])
+def test_every_parameter_has_a_gradient_and_a_mesh_changes_neither_it_nor_the_logits(shape, fsdp, tp):
     """Over four devices along `tp` the two key-value heads do not divide."""
-    mesh = make_mesh(fsdp, tp)
-    spread = shard_parameters(model[1], mesh)
+    graph, parameters = create(shape, jax.random.key(0))
+    alone, mesh = loss_and_gradients(graph, parameters), make_mesh(fsdp, tp)
+    for path, variable in nnx.to_flat_state(alone[1]):
+        assert np.abs(np.asarray(variable[...])).max() > 0, path
+    spread = shard_parameters(parameters, mesh)
     gate = spread["layers"]["mlp"]["gate_proj"]["weight"][...]
     assert gate.addressable_shards[0].data.shape == (3, 32 // fsdp, 48 // tp)
     close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
-    jax.tree.map(close, loss_and_gradients(abstract(TINY, mesh)[0], spread), alone)
+    jax.tree.map(close, loss_and_gradients(abstract(shape, mesh)[0], spread), alone)
 
 
 @pytest.mark.heavy
@@ -101,8 +96,9 @@ def test_the_same_key_gives_the_same_weights_on_a_mesh_each_made_where_it_belong
 
 
 @pytest.mark.heavy
-def test_remat_keeps_less_for_the_same_gradients(model, alone):
+def test_remat_keeps_less_for_the_same_gradients(model):
     parameters, tokens, valid = model[1], np.zeros((4, 16), np.int32), np.ones((4, 16), bool)
+    alone = loss_and_gradients(*model)
     kept = {}
     for remat in Remat:
         graph, _ = abstract(dataclasses.replace(TINY, remat=remat))

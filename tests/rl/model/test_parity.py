@@ -101,45 +101,25 @@ def padded(length, left, right, rows=2):
     return tokens, mask
 
 
+CASES = {
+    "one query head a key-value head": ({"num_key_value_heads": 4}, 33, 0, 0),
+    "left padding": ({"num_key_value_heads": 2, "rope_theta": 5e6}, 64, 20, 0),
+    "one key-value head, right padding": ({"num_key_value_heads": 1}, 64, 0, 31),
+    "wide heads, untied": ({"head_dim": 32, "tie_word_embeddings": False}, 100, 7, 30),
+    "narrow heads": ({"head_dim": 8, "rope_theta": 5e6}, 512, 100, 0),
+    "Qwen2": ({"model_type": "qwen2"}, 512, 100, 0),
+    "Llama": ({"model_type": "llama", "rope_theta": 1e4}, 512, 0, 200),
+    "Llama 3": ({"model_type": "llama", "rope_theta": 1e4, "rope_scaling": LLAMA3}, 512, 100, 0),
+    "Mistral": ({"model_type": "mistral", "sliding_window": None, "head_dim": 32}, 512, 100, 30),
+}
+"""Changes to `BASE`, the number of tokens, and those of them that are padding on the left and on the right."""
+
+
 @pytest.mark.torch
 @pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("changes", "length", "left", "right"),
-    [
-        pytest.param({"num_key_value_heads": 4}, 33, 0, 0, id="one query head a key-value head"),
-        pytest.param({"num_key_value_heads": 2, "rope_theta": 5e6}, 64, 20, 0, id="two, theta 5e6, left padding"),
-        pytest.param({"num_key_value_heads": 1}, 64, 0, 31, id="four, right padding"),
-        pytest.param(
-            {"head_dim": 32, "tie_word_embeddings": False}, 100, 7, 30, id="wide heads, untied, both paddings"
-        ),
-        pytest.param({"head_dim": 8, "rope_theta": 5e6}, 512, 100, 0, id="narrow heads, 512 tokens, left padding"),
-        pytest.param({"rope_theta": 1e6, "tie_word_embeddings": False}, 512, 0, 200, id="512 tokens, right padding"),
-        pytest.param({"model_type": "qwen2"}, 512, 100, 0, id="Qwen2, 512 tokens, left padding"),
-        pytest.param(
-            {"model_type": "qwen2", "head_dim": 12, "num_key_value_heads": 1, "tie_word_embeddings": False},
-            100,
-            7,
-            30,
-            id="Qwen2, untied, both paddings",
-        ),
-        pytest.param({"model_type": "llama", "rope_theta": 1e4}, 512, 0, 200, id="Llama, 512 tokens, right padding"),
-        pytest.param(
-            {"model_type": "llama", "rope_theta": 1e4, "rope_scaling": LLAMA3, "tie_word_embeddings": False},
-            512,
-            100,
-            0,
-            id="Llama 3, 512 tokens, left padding",
-        ),
-        pytest.param(
-            {"model_type": "mistral", "sliding_window": None, "head_dim": 32, "num_key_value_heads": 1},
-            512,
-            100,
-            30,
-            id="Mistral, 512 tokens, both paddings",
-        ),
-    ],
-)
-def test_logits_equal_the_reference_implementations(tmp_path, changes, length, left, right):
+@pytest.mark.parametrize("case", CASES)
+def test_logits_equal_the_reference_implementations(tmp_path, case):
+    changes, length, left, right = CASES[case]
     model = reference(tmp_path, **changes)
     tokens, mask = padded(length, left, right)
     assert_close(logits_of(tmp_path, tokens, mask)[mask], their_logits(model, tokens, mask)[mask])

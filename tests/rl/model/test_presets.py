@@ -58,8 +58,6 @@ def test_a_shape_is_a_presets_name_a_folder_or_its_config(tmp_path):
         ConfigError, match=r"student.model.shape = qwen3-5b: must be .* or one of tiny, small, qwen3-0.6b"
     ):
         shape_of("qwen3-5b")
-    with pytest.raises(ConfigError, match="must be a config.json, its folder"):
-        shape_of("~nobody-of-this-name/model")
 
 
 LLAMA3 = {
@@ -75,7 +73,6 @@ LLAMA3 = {
     "spelling",
     [
         {"rope_theta": 1000000, "rope_scaling": {"type": "default"}},
-        {"rope_theta": "absent", "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
         {"rope_theta": 1e4, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
         {"rope_theta": 1e6, "rope_scaling": LLAMA3},
         {"rope_theta": "absent", "rope_parameters": LLAMA3 | {"rope_theta": 1e6}},
@@ -98,7 +95,6 @@ def test_a_published_config_is_its_preset(tmp_path, name):
     [
         ("smollm2-135m", {"hidden_act": "gelu"}, "hidden_act = gelu must be silu"),
         ("smollm2-135m", {"model_type": "gemma"}, "model_type = gemma must be one of qwen3, qwen2, llama, mistral"),
-        ("smollm2-135m", {"model_type": "mistral", "architectures": None}, "sliding_window = 4096 must be None"),
         ("qwen2.5-0.5b", {"use_sliding_window": True, "sliding_window": 64}, "sliding_window = 64 must be None"),
         ("llama-3.2-1b", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_type = yarn must be default or"),
         (QWEN3, {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5 must be 1"),
@@ -113,9 +109,6 @@ def test_what_no_family_computes_is_refused_in_one_line(tmp_path, name, changes,
     assert str(tmp_path) in str(error.value)
 
 
-def test_no_config_no_shape(tmp_path):
+def test_a_folder_without_a_config_has_no_shape(tmp_path):
     with pytest.raises(ConfigError, match=str(tmp_path)):
-        read_config(tmp_path)
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(ConfigError, match="not a valid JSON"):
         read_config(tmp_path)

