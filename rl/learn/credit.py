@@ -97,14 +97,14 @@ def _first_lost(
     plans = jax.tree.map(lambda x: x.reshape(boards, samples, *x.shape[1:]), plans)
     costs = np.asarray(completion_costs(instances, plans)).reshape(len(texts), agents + 1, -1)
     most = np.full(len(texts), INFINITE - 1) if optima is None else np.repeat(np.asarray(optima), samples)
+
+    def is_lost(row: int, agent: int, count: int) -> bool:
+        return count >= costs.shape[2] or costs[row, agent, count] > most[row]
+
     return [
-        next((place for place, agent, count in states if not _can(costs[row], agent, count, most[row])), end)
+        next((place for place, agent, count in states if is_lost(row, agent, count)), end)
         for row, (states, end) in enumerate(readings)
     ]
-
-
-def _can(costs: np.ndarray, agent: int, count: int, most: int) -> bool:
-    return count < costs.shape[1] and costs[agent, count] <= most
 
 
 def _read(text: str, agents: int) -> tuple[list[list[tuple[int, int]]], list[tuple[int, int, int]], int | None]:

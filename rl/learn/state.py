@@ -82,10 +82,6 @@ def restore(
     Args:
       begin: function from a stage of the run and what is trained to the optimizer's state where the stage begins.
       value: the first value head of a model that plays.
-
-    Raises:
-      ConfigError: if the checkpoint is of another model, base or tokenizer.
-      RunError: if all are damaged.
     """
     trained, frozen = lora.split(parameters)
     source, checkpoints = policy.source(parameters), directory.checkpoints

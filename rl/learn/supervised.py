@@ -149,10 +149,7 @@ def plan_examples(policy: Policy, config: Config, draw: Draw, exclude: Instance,
     """Return the warm start's boards, none of them in `exclude`, each with its optimal plan as the answer.
 
     A few boards have plans longer than any answer can be (1 of 20,000 in one seed of the tiny run); they are left out,
-    and `display` says how many.
-
-    Raises:
-      ConfigError: if a prompt is longer than the room for it, or more than one plan in a hundred is.
+    and `display` says how many. ConfigError if they are more than one in a hundred.
     """
     settings, tokenizer, room = config.writer.warm_start, policy.tokenizer, config.writer.text.max_new_tokens
     key, kinds = make_key(config.seed, Purpose.WARM_START_SET), settings.kinds or config.lake.kinds

@@ -108,8 +108,8 @@ def answer_logprobs(model: Decoder, sequences: Sequences, temperature: float) ->
     begin = jnp.minimum(sequences.starts - 1, width - time - 1)
     part = jax.vmap(lambda row, start: jax.lax.dynamic_slice_in_dim(row, start, time))
     hidden = constrain(part(hidden, begin), model.mesh, "fsdp", None, None)
-    found = token_logprobs(hidden, model.head, part(sequences.tokens, begin + 1), temperature, model.mesh)
-    logprobs, entropy = (part(jnp.pad(x, ((0, 0), (0, time))), sequences.starts - 1 - begin) for x in found)
+    outputs = token_logprobs(hidden, model.head, part(sequences.tokens, begin + 1), temperature, model.mesh)
+    logprobs, entropy = (part(jnp.pad(x, ((0, 0), (0, time))), sequences.starts - 1 - begin) for x in outputs)
     return logprobs, entropy
 
 

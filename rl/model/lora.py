@@ -129,10 +129,9 @@ def refuse_other_source(where: Path, was: Mapping[str, str], now: Mapping[str, s
       where: what holds the parameters.
       was, now: `rl.model.policy.Policy.source` when they were saved, and today's.
     """
-    names = [name for name in now if name != "revision"]
     revision = f", revision {was['revision']}" if "revision" in was else ""
     remedy = f"student.model.path must be the model that it was trained from{revision}"
-    before, after = ({name: source.get(name) for name in names} for source in (was, now))
+    before, after = ({name: source.get(name) for name in now if name != "revision"} for source in (was, now))
     refuse_difference(where, before, after, remedy)
 
 

@@ -199,7 +199,7 @@ class Policy:
         Without it a thought that is cut off would read as an answer, and a plan that it only considers would count.
         """
         opened = self.tokenizer.opened(thinking=self.text.thinking)
-        return [opened + self.tokenizer.decode(row[here].tolist()) for row, here in zip(tokens, mask, strict=True)]
+        return [opened + self.tokenizer.decode(row[keep].tolist()) for row, keep in zip(tokens, mask, strict=True)]
 
     def grammar_sampler(self, settings: EngineerSection) -> GrammarSampler:
         """Return the sampler that writes the next configuration: it thinks first, then a grammar holds it."""
