@@ -1,7 +1,4 @@
-"""The supervised step against cross-entropy by hand, and the command: whole, continued, and misused."""
-
-import json
-from pathlib import Path
+"""The supervised step against cross-entropy by hand, and the order of its steps."""
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +6,10 @@ import numpy as np
 import optax
 import pytest
 from flax import nnx
-from shapes import SMALL, SMALL_JSON, shard_parameters
+from shapes import SMALL, shard_parameters
 
 from rl import train
+from rl.config import WarmStartSection
 from rl.learn import supervised
 from rl.learn.optimizer import init_state
 from rl.model import lora
@@ -64,60 +62,14 @@ def test_a_step_goes_down_the_mean_cross_entropy_and_the_next_compiles_nothing(p
     assert supervised.update._cache_size() == programs
 
 
-MICRO = """
-lake: {{kinds: [3]}}
-rounds: {{count: 1, instances: 8}}
-validation: {{instances: 16, samples: 2}}
-engineer: {{max_prompt_tokens: 512, max_thinking_tokens: 8, max_answer_tokens: 64}}
-checkpoint: {{every_steps: 2}}
-student:
-  model: {{shape: {folder}/shape.json}}
-  text: {{max_prompt_tokens: 32, max_new_tokens: 24}}
-  sampler: {{rows: 16}}
-  warm_start: {{steps: 6, instances: 64, batch: 16, engineer_first: 0, engineer_every: 3, engineer_batch: 8,
-               learning_rate: 0.01,
-               warmup_steps: 2, schedule: linear, max_context_tokens: 512, max_answer_tokens: 64}}
-  learn: {{prompts: 8, samples: 2, micro_batch: 16}}
-  reward: {{free_tokens: 12, limit_tokens: 24}}
-"""
+def test_the_engineers_examples_come_first_and_then_at_every_so_many_steps():
+    settings = WarmStartSection(engineer_first=2, engineer_every=3)
+    assert [step for step in range(10) if settings.is_of_engineer(step)] == [0, 1, 3, 6, 9]
 
 
-@pytest.fixture(scope="module")
-def workspace(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("sft")
-    (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
-    (folder / "micro.yaml").write_text(MICRO.format(folder=folder))
-    return folder
-
-
-def teach(workspace: Path, run: str, *overrides: str) -> int:
-    """Do the warm start alone; return the exit code."""
-    command = ["--config", str(workspace / "micro.yaml"), "--run", str(workspace / run), *overrides]
-    return train.main([*command, "--until", "warm_start"])
-
-
-def steps(workspace: Path, run: str) -> list[dict]:
-    return [json.loads(line) for line in (workspace / run / "metrics.jsonl").read_text().splitlines()]
-
-
-@pytest.mark.heavy
-def test_the_command_leaves_what_it_promises(workspace):
-    assert teach(workspace, "taught") == 0
-    rows = steps(workspace, "taught")
-    assert [(row["phase"], row["step"]) for row in rows] == [("warm_start", step) for step in range(1, 7)]
-    kinds = [{"plan_loss", "engineer_loss"} & row.keys() for row in rows]
-    assert kinds == [{"engineer_loss"}, {"plan_loss"}, {"plan_loss"}] * 2
-    rates = [0, 0.005, 0.01, 0.0075, 0.005, 0.0025]  # two steps up, then down to what a seventh would have
-    assert [row["learning_rate"] for row in rows] == pytest.approx(rates)
-    assert all(row["gradient_norm"] > 0 and row["update_skipped"] == 0 for row in rows)
-    run = workspace / "taught"
-    for name in ("warm_start/evidence.json", "final/config.json", "report/report.html"):
-        assert (run / name).exists(), name
-    assert not (run / "rounds").exists() and not (run / "before").exists()  # random parameters solve nothing
-
-
-def test_nothing_to_teach_is_a_mistake_in_one_line(workspace, capsys):
-    assert teach(workspace, "nothing", "student.warm_start.steps=0") == 2
+def test_nothing_to_teach_is_a_mistake_in_one_line(tmp_path, capsys):
+    options = ["--config", "configs/tiny.yaml", "--run", str(tmp_path / "run"), "--until", "warm_start"]
+    assert train.main([*options, "student.warm_start.steps=0"]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: --until warm_start: student.warm_start.steps = 0 must") and error.count("\n") == 1
-    assert not (workspace / "nothing").exists()
+    assert not (tmp_path / "run").exists()
