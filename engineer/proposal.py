@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jaxlake.config import FIELDS, MAX_HOLE, LakeConfig
+from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.kinds import Kind, row_name
 
 STEP = 0.005
@@ -86,29 +86,6 @@ def fault(answer: str, parsed: Mapping[str, Mapping[str, float]] | None, kinds: 
     return f"{lacking} in the answer, which ends in {answer[-40:]!r}"
 
 
-def distance(
-    a: LakeConfig | Mapping[str, Mapping[str, float]], b: LakeConfig | Mapping[str, Mapping[str, float]]
-) -> float | None:
-    """Return how far apart two configurations are: 0 for equal ones, at most 2 + 0.5 + 1 for legal ones. Ours.
-
-    The sum over kinds of the data ratios' absolute differences, plus the mean over kinds of the hole ratios' and that
-    of the wait ratios'. A ratio that one of the two lacks, or has as NaN, counts nothing. None where they have no ratio
-    in common, or are further apart than a float can say.
-    """
-    first, second = (config.to_dict() if isinstance(config, LakeConfig) else config for config in (a, b))
-    parts = {
-        name: [
-            abs(first[kind][name] - second[kind][name])
-            for kind in first
-            if kind in second and all(math.isfinite(x[kind].get(name, math.nan)) for x in (first, second))
-        ]
-        for name in FIELDS
-    }
-    data, hole, wait = parts.values()
-    far = sum(data) + sum(hole) / max(len(hole), 1) + sum(wait) / max(len(wait), 1)
-    return far if any(parts.values()) and math.isfinite(far) else None
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposal:
     """Proposal of an engineer, and what became of it; one that computes and writes no words needs two fields.
@@ -143,9 +120,8 @@ class Proposal:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON values; a number that JSON cannot hold becomes null."""
         values = {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
-        values |= {"projected": self.projected.to_dict(), "distances": {"parsed_projected": None}}
+        values["projected"] = self.projected.to_dict()
         if self.parsed is not None:
-            values["distances"] = {"parsed_projected": distance(self.parsed, self.projected)}
             finite = ({k: x if math.isfinite(x) else None for k, x in row.items()} for row in self.parsed.values())
             values["parsed"] = dict(zip(self.parsed, finite, strict=True))
         return values | {"candidates": [candidate.to_dict() for candidate in self.candidates]}

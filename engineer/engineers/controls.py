@@ -44,7 +44,7 @@ class Renamed:
     def propose(self, evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Proposal:
         """Design under the other names, and return the design under the kinds' own."""
         names = permutation(history, generator(jax.random.fold_in(key, Draw.SHUFFLE)))
-        history = permuted(history, names)
+        history = [PastRound(p.round, renamed(p.config, names), relabelled(p.evidence, names)) for p in history]
         proposal = self.engineer.propose(history[-1].evidence, history, key)
         back = {name: kind for kind, name in names.items()}
         candidates = tuple(renamed(candidate, back) for candidate in proposal.candidates)
@@ -85,11 +85,6 @@ def relabelled(evidence: Evidence, names: Mapping[Kind, Kind]) -> Evidence:
     return dataclasses.replace(
         evidence, **tables(evidence), training=training, trajectories=rows(evidence.trajectories)
     )
-
-
-def permuted(history: Sequence[PastRound], names: Mapping[Kind, Kind]) -> list[PastRound]:
-    """Return a history with everything of each kind under another's name: validations, training and configurations."""
-    return [PastRound(past.round, renamed(past.config, names), relabelled(past.evidence, names)) for past in history]
 
 
 def renamed(config: LakeConfig, names: Mapping[Kind, Kind]) -> LakeConfig:

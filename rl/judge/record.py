@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 
 from jaxlake.files import whole_lines, write_whole
-from rl.config import ConfigError
+from rl.config import ConfigError, refuse_difference
 from rl.run.directory import take_lock
 
 IDENTITY, ANSWERS = "evaluation.json", "answers.jsonl"
@@ -59,13 +59,8 @@ class Record:
                 raise ConfigError(f"{folder}: not empty and no evaluation; choose another with --out")
             write_whole(about, (json.dumps(identity, indent=1) + "\n").encode())
         self.about: dict[str, Any] = json.loads(about.read_bytes())
-        for name in [*identity, *(self.about.keys() - identity.keys())]:
-            before, now = json.dumps(self.about.get(name)), json.dumps(identity.get(name))
-            if before != now:
-                raise ConfigError(
-                    f"{folder}: holds another evaluation ({name} was {before}, is now {now}); choose another folder "
-                    "with --out"
-                )
+        remedy = "the folder holds another evaluation; choose another with --out"
+        refuse_difference(folder, self.about, json.loads(json.dumps(identity)), remedy)
         self._file = path.open("a+b")
         if not take_lock(self._file, folder):
             self._file.close()

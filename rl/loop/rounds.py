@@ -1,7 +1,7 @@
 """The loop of rounds: design an environment, train in it, see the failures, design the next (paper, Algorithm 1)."""
 
 from engineer import Engineer, PastRound, Proposal
-from engineer.proposal import distance, to_answer
+from engineer.proposal import to_answer
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
 from rl import distributed, students
@@ -141,8 +141,6 @@ def build(student: Student, recorder: Recorder, lake: LakeConfig) -> Dataset:
     recorder.display.stage(f"round {k}: boards", 1)
     with recorder.save_on_interrupt():
         boards = student.build(lake)
-    realised = boards.realised()
-    outcome = {"realised": realised, "lowered": boards.shortfalls()}
-    outcome["distances"] = {"projected_realised": distance(lake, realised)}
+    outcome = {"realised": boards.realised(), "lowered": boards.shortfalls()}
     recorder.directory.amend(f"rounds/{k}/proposal.json", outcome)
     return boards

@@ -61,11 +61,6 @@ def test_round_zeros_random_configuration_never_appears():
             assert not re.search(rf"(?<![\d.]){re.escape(f'{ratio:g}')}(?!\d)", text)
 
 
-def families_in(text: str) -> set[str]:
-    """The families whose sentences a message has."""
-    return {family.value for family in Family if f"\n\n{TEMPLATE.sections[family.value]}\n\n" in text}
-
-
 def designed(*kinds: int | str, then: Evidence) -> str:
     """A message about two rounds of these kinds, the same validation after both."""
     config = LakeConfig.uniform(kinds, 0.2, 0.1)
@@ -74,22 +69,12 @@ def designed(*kinds: int | str, then: Evidence) -> str:
 
 @pytest.mark.parametrize("family", [family for family in Family if family is not Family.RANDOM])
 def test_a_family_is_explained_where_a_kind_is_of_it(family):
-    assert families_in(designed(f"{family.value}6", then=evidence(row(f"{family.value}6", 40, 10)))) == {family.value}
-    assert families_in(designed(3, f"{family.value}6", then=evidence(row(3, 40, 10)))) == {"random", family.value}
+    text = designed(3, f"{family.value}6", then=evidence(row(3, 40, 10)))
+    explained = {other for other in Family if f"\n\n{TEMPLATE.sections[other.value]}\n\n" in text}
+    assert explained == {Family.RANDOM, family}
 
 
-# V1 to V6 as the paper's table has them.
-@pytest.mark.parametrize(
-    ("name", "letters"),
-    [
-        *[("V1", "F"), ("V2", "F G"), ("V3", "F G H0"), ("V4", "F G H"), ("V5", "F G H S"), ("V6", "F G H T")],
-        ("V6-full", "F G H TF"),
-        ("F+G", "F G"),
-        ("T+V4", "F G H T"),
-        ("V1+V2", "F G"),
-        ("V6+R", "F G H T R"),
-    ],
-)
+@pytest.mark.parametrize(("name", "letters"), [("V3", "F G H0"), ("T+V4", "F G H T"), ("V6-full+R", "F G H TF R")])
 def test_a_context_has_the_modules_that_its_name_says(name, letters):
     assert modules(name) == tuple(Module[letter] for letter in letters.split())
 
@@ -114,23 +99,10 @@ def test_a_context_shows_its_modules_and_no_others(name):
     assert text.startswith("Design the next") and "Answer:" in text.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("v6", "has a part 'v6'"),
-        ("G+H", "must have the module F"),
-    ],
-)
+@pytest.mark.parametrize(("name", "said"), [("v6", "has a part 'v6'"), ("G+H", "must have the module F")])
 def test_an_unknown_context_is_refused_in_one_line(name, said):
-    with pytest.raises(ValueError, match=re.escape(said)) as refused:
+    with pytest.raises(ValueError, match=f"^context '{re.escape(name)}' {said}.*$"):
         modules(name)
-    assert repr(name) in str(refused.value) and "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("name", [*VARIANTS, "V6+R", "V6+S"])
-def test_what_an_engineer_said_enters_no_context_without_s(name):
-    history = [dataclasses.replace(past, rationale=f"zebra {past.round}") for past in rounds(2)]
-    assert ("zebra" in build(RICH, history, Training(2, 3, 2, "details"), name)) == (Module.S in modules(name))
 
 
 def said(rationale: str) -> str:
@@ -213,18 +185,15 @@ def test_a_faulty_template_is_refused_in_one_line(old, new, said):
     assert "\n" not in str(refused.value)
 
 
-def test_a_template_chooses_the_columns_of_its_tables():
-    mine = changed("failing check in %\n{row} n", "failing check in %\n{rows: row sampled | failure}\n{row} n")
-    text = Context(modules("F"), Template.parse(mine)).build(NOW, rounds(1), Training(1, 3, 2))
-    assert "\n3 25 | hole 20\n4 25 | conflict 50\nall 25 | conflict 25\n" in text
-
-
 def test_ranked_rows_run_from_the_best_solved_to_the_least_and_have_those_of_the_training_among_them():
-    """Validated kinds keep the validation's row; equal shares stand in the order of the kinds."""
+    """Validated kinds keep the validation's row; equal shares stand in the order of the kinds; a bar is a bar."""
     validated = evidence(row(5, 40, 10, hole_free=30), row(6, 40, 0, 0.0, conflict_free=40))
     trained = TrainingEvidence((row(3, 80, 20), row(4, 80, 60, 0.75), row(5, 80, 80, 1.0)), ())
-    mine = changed("failing check in %\n{row} n", "failing check in %\n{ranked: row sampled failure}\n{row} n")
-    for name, expected in (("F+R", "4 75\n3 25\n5 25 hole 75\n6 0 conflict 100\nall"), ("F", "5 25 hole 75\n6 0 con")):
+    mine = changed("failing check in %\n{row} n", "failing check in %\n{ranked: row sampled | failure}\n{row} n")
+    for name, expected in (
+        ("F+R", "4 75 |\n3 25 |\n5 25 | hole 75\n6 0 | conflict 100\nall"),
+        ("F", "5 25 | hole 75\n6 0 | con"),
+    ):
         now = dataclasses.replace(validated, training=trained)
         text = Context(modules(name), Template.parse(mine)).build(now, rounds(1), Training(1, 3, 2))
         assert f"check in %\n{expected}" in text

@@ -17,7 +17,6 @@ from jaxlake.kinds import Kind
 KINDS = THREE, FOUR = Kind.of(3), Kind.of(4)
 PREVIOUS = LakeConfig(kinds=KINDS, data=(0.5, 0.5), hole=(0.2, 0.3), wait=(0.1, 0.4))
 WISHED = LakeConfig(kinds=KINDS, data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 0.6))
-OTHER = LakeConfig(kinds=KINDS, data=(0.3, 0.7), hole=(0.1, 0.5), wait=(0.0, 0.6))
 KEY = jax.random.key(7)
 V6 = Context(modules("V6"), Template.shipped())
 
@@ -56,10 +55,8 @@ def propose(model: Model, **changed):
 def test_a_legal_answer_is_taken_as_it_is_and_not_asked_for_again():
     model = Model(to_answer(WISHED), "rubbish")
     proposal = propose(model)
-    assert proposal.projected == WISHED
-    assert proposal.parsed == WISHED.to_dict()
-    assert (proposal.repairs, proposal.fallback) == ((), False)
-    assert (proposal.attempts, proposal.errors) == (1, ())
+    assert proposal.projected == WISHED and proposal.parsed == WISHED.to_dict()
+    assert (proposal.repairs, proposal.fallback, proposal.attempts, proposal.errors) == ((), False, 1, ())
     assert model.asked == [(V6.build(validation(), HISTORY, Training(1, 3, 2)), grammar(KINDS), KEY)]
     assert (proposal.candidates, proposal.chosen) == ((WISHED,), 0)
 
@@ -76,32 +73,22 @@ def test_an_answer_without_a_configuration_leaves_the_previous_one_in_force(answ
 
 
 def test_it_is_asked_again_with_the_same_context_and_another_key():
-    model = Model("rubbish", '{"3":{"hole":NaN}}', to_answer(WISHED))
+    model = Model("rubbish", NoAnswer("no reply"), to_answer(WISHED))
     proposal = propose(model)
-    assert proposal.projected == WISHED and not proposal.fallback
-    assert proposal.attempts == 3
+    assert proposal.projected == WISHED and not proposal.fallback and proposal.attempts == 3
     assert [error.partition(" in the answer")[0] for error in proposal.errors] == [
         "no JSON object of sizes",
-        "no number for data, hole or wait",
+        "no reply",
     ]
     prompts, grammars, keys = zip(*model.asked, strict=True)
     assert len(set(prompts)) == len(set(grammars)) == 1
     assert keys == (KEY, jax.random.fold_in(KEY, 1), jax.random.fold_in(KEY, 2))
 
 
-def test_a_model_that_gives_no_answer_costs_an_attempt():
-    proposal = propose(Model(NoAnswer("no reply"), NoAnswer("gone"), to_answer(WISHED)))
-    assert proposal.projected == WISHED
-    assert (proposal.attempts, proposal.errors) == (3, ("no reply", "gone"))
-
-
 def test_an_illegal_answer_is_repaired_and_says_so():
     proposal = propose(Model('{"3":{"data":1,"hole":0.9,"wait":0.5},"4":{"data":1,"hole":0.1,"wait":0.5}}'))
-    assert proposal.projected.data == pytest.approx((0.5, 0.5))
-    assert proposal.projected.hole == pytest.approx((0.5, 0.1))
-    assert proposal.repairs
-    assert not proposal.fallback
-    assert proposal.parsed["3"]["hole"] == 0.9
+    assert proposal.projected.data == pytest.approx((0.5, 0.5)) and proposal.projected.hole == (0.5, 0.1)
+    assert proposal.repairs and not proposal.fallback and proposal.parsed["3"]["hole"] == 0.9
 
 
 def test_without_a_grammar_it_is_asked_again_with_what_was_wrong():
@@ -114,17 +101,7 @@ def test_without_a_grammar_it_is_asked_again_with_what_was_wrong():
     assert proposal.errors[0] not in prompts[2]
 
 
-def test_a_message_without_room_loses_old_rounds():
-    later = [*HISTORY, PastRound(1, WISHED, validation()), PastRound(2, OTHER, validation())]
-    model = Model(to_answer(WISHED))
-    engineer(model).propose(validation(), later, KEY)
-    whole = len(model.asked[0][0])
-    engineer(model, fits=lambda text: len(text) < whole - 20).propose(validation(), later, KEY)
-    assert "\n1 3 0.25" in model.asked[0][0] and "\n1 3 0.25" not in model.asked[1][0]
-    assert "\n2 3 0.3" in model.asked[1][0]
-
-
-@pytest.mark.parametrize("names", [(3, 4), (3, 4, 5), (3, 5, 6, 7, 8, 9), (3, "6x3", "rooms6", "corridor8x3")])
+@pytest.mark.parametrize("names", [(3, 4), (3, "6x3", "rooms6", "corridor8x3")])
 def test_a_derangement_leaves_no_kind_in_its_place(names):
     kinds = [Kind.of(name) for name in names]
     drawn = [derangement(kinds, jax.random.key(seed)) for seed in range(20)]

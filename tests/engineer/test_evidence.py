@@ -80,6 +80,17 @@ def test_rows_hold_the_groups_of_samples_counted_by_hand():
     assert three.advantage is four.advantage is None
 
 
+def test_rows_ascend_by_family_size_and_agents_and_json_names_what_is_no_size():
+    mixed = ["corridor8x3", "rooms6", 10, "3x3", 3]
+    evidence = five_answers(kinds=kinds_of(mixed))
+    assert [row.answer_tokens for row in evidence.by_kind] == [50, 40, 30, 20, 10]
+    data = json.loads(json.dumps(evidence.to_json()))
+    assert [{name: row[name] for name in ("size", "kind") if name in row} for row in data["by_kind"]] == [
+        *({"size": 3}, {"kind": "3x3"}, {"size": 10}, {"kind": "rooms6"}, {"kind": "corridor8x3"})
+    ]
+    assert Evidence.from_json(data) == evidence
+
+
 def test_totals_means_and_standard_error():
     evidence = five_answers()
     assert (evidence.n, evidence.valid, evidence.optimal) == (5, 2, 1)  # an invalid answer is none that is optimal
@@ -88,30 +99,6 @@ def test_totals_means_and_standard_error():
     assert evidence.sampled_valid == pytest.approx(0.4)
     # Deviations .6 .1 .1 -.4 -.4: variance .70 / 4, over 5 prompts.
     assert evidence.sampled_se == pytest.approx(math.sqrt(0.70 / 4 / 5))
-
-
-MIXED = ("corridor8x3", "rooms6", 10, "3x3", 3, "rooms6")
-
-
-def mixed_evidence() -> Evidence:
-    return evidence_from_verdicts(
-        kinds=kinds_of(MIXED),
-        checks=np.arange(48).reshape(6, 8) % 5 > 0,
-        optimal=np.zeros(6, bool),
-        tokens=np.arange(6),
-        truncated=np.zeros(6, bool),
-    )
-
-
-def test_rows_ascend_by_family_size_and_agents_and_json_names_what_is_no_size():
-    evidence = mixed_evidence()
-    assert [str(row.kind) for row in evidence.by_kind] == ["3", "3x3", "10", "rooms6", "corridor8x3"]
-    assert [row.answer_tokens for row in evidence.by_kind] == [4, 3, 2, 3, 0]  # of MIXED's places 1 and 5 the mean
-    data = json.loads(json.dumps(evidence.to_json()))
-    assert [{name: row[name] for name in ("size", "kind") if name in row} for row in data["by_kind"]] == [
-        *({"size": 3}, {"kind": "3x3"}, {"size": 10}, {"kind": "rooms6"}, {"kind": "corridor8x3"})
-    ]
-    assert Evidence.from_json(data) == evidence
 
 
 def answers(rng: np.random.Generator, groups: int, samples: int = 4) -> dict[str, np.ndarray]:
@@ -238,20 +225,16 @@ def fails(check: Check) -> np.ndarray:
 
 
 def test_a_trajectory_is_the_board_with_the_paths_that_were_answered():
+    """An answer that cannot be read leaves the board bare, and of a long one the end is kept."""
     board = from_text("a#.\n.#B\nb.A")
     answer = "0:(0,0)(1,0)(1,1)(2,1)(2,2)\n1:(2,0)(2,1)(2,2)(1,2)"
-    plan = parse(answer, max_size=3, max_agents=2, max_steps=9)
-    found = trajectory(Kind.of(3), board, plan, fails(Check.HOLE_FREE), f"<think>\n0:(0,0)\n</think>\n\n{answer}\n")
-    assert (found.kind, found.check, found.answer) == (Kind.of(3), "hole_free", answer)
-    assert found.board.split() == ["a#.", ">vB", "b+A"]
-
-
-def test_an_answer_that_cannot_be_read_leaves_the_board_bare_and_of_a_long_one_the_end_is_kept():
-    board = from_text("a#.\n.#B\nb.A")
-    plan = parse("no", max_size=3, max_agents=2, max_steps=9)
-    found = trajectory(Kind.of(3), board, plan, fails(Check.PARSABLE), "so " * 1000 + "the end")
-    assert found.board.split() == ["a#.", ".#B", "b.A"]
-    assert len(found.answer) == 1000 and found.answer.startswith("...") and found.answer.endswith("so the end")
+    plan, none = (parse(text, max_size=3, max_agents=2, max_steps=9) for text in (answer, "no"))
+    drawn = trajectory(Kind.of(3), board, plan, fails(Check.HOLE_FREE), f"<think>\n0:(0,0)\n</think>\n\n{answer}\n")
+    assert (drawn.kind, drawn.check, drawn.answer) == (Kind.of(3), "hole_free", answer)
+    assert drawn.board.split() == ["a#.", ">vB", "b+A"]
+    bare = trajectory(Kind.of(3), board, none, fails(Check.PARSABLE), "so " * 1000 + "the end")
+    assert bare.board.split() == ["a#.", ".#B", "b.A"]
+    assert len(bare.answer) == 1000 and bare.answer.startswith("...") and bare.answer.endswith("so the end")
 
 
 def whole_evidence() -> Evidence:

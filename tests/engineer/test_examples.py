@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from engineer.context import VARIANTS, Module
-from engineer.evidence import CHECKS, Evidence, KindEvidence
-from engineer.examples import draw_history, example, think
+from engineer.examples import draw_history, example
 from jaxlake.config import LakeConfig, project
 from jaxlake.kinds import Kind
 
@@ -21,13 +20,6 @@ KINDS = tuple(map(Kind.of, (3, 4, 5, 6)))
 def examples() -> list[tuple[str, str, str, LakeConfig]]:
     rng = np.random.default_rng(0)
     return [example(rng, KINDS, rounds=3, epochs_per_round=2) for _ in range(200)]
-
-
-def evidence(sampled: tuple[float, ...], **failures: int) -> Evidence:
-    """100 boards a kind with 40 failures: those given, the rest at the goal."""
-    first = {**dict.fromkeys(CHECKS, 0), "goal_reached": 40 - sum(failures.values()), **failures}
-    rows = tuple(KindEvidence(kind, 100, 60, 50, first, first, p) for kind, p in zip(KINDS, sampled, strict=True))
-    return Evidence(rows, float(np.mean(sampled)), 0.01, 4, 20.0, 0.0)
 
 
 def in_steps(ratios: tuple[float, ...]) -> bool:
@@ -53,11 +45,6 @@ def test_thinking_can_be_read_off_the_table(examples):
         )
         data = {int(kind): row["data"] for kind, row in json.loads(answer).items()}
         assert [data[size] for size, _ in ranked] == [0.48, 0.24, 0.16, 0.12]  # 1, 1/2, 1/3, 1/4 of their sum
-
-
-def test_thinking_names_weakest_size_most_learnable_sizes_and_leading_failure():
-    said = think(evidence((0.02, 0.5, 0.9, 0.3), conflict_free=30), KINDS)
-    assert said == "Weakest:3 2;6 30;4 50;5 90;most learnable:4 50;6 30;5 90;3 2;leading failure:conflict"
 
 
 DESIGNED, TARGETS = (tuple(map(Kind.of, names)) for names in ((3, "4x3", "rooms5"), ("rooms5", "corridor5x3")))

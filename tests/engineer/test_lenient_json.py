@@ -66,12 +66,6 @@ def test_kinds_that_the_run_lacks_are_dropped_and_said():
     assert "2 unknown kinds dropped" in repairs
 
 
-def test_where_nothing_can_be_used_the_fault_still_says_why():
-    read, _ = parse_lenient('{"7": {"data": 1}}', KINDS)
-    assert read == {"7": {"data": 1.0}}
-    assert fault('{"7": {"data": 1}}', read, KINDS).startswith("none of the sizes 3, 4 in the answer")
-
-
 @pytest.mark.parametrize(
     "text",
     [

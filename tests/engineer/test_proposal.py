@@ -5,14 +5,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 from llguidance.numpy import allocate_token_bitmask, apply_token_bitmask_inplace, fill_next_token_bitmask
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from engineer.lenient_json import parse_lenient
-from engineer.proposal import Proposal, distance, fault, grammar, number, schema, to_answer
+from engineer.proposal import Proposal, fault, grammar, number, schema, to_answer
 from jaxlake.config import LakeConfig, project
 from jaxlake.kinds import Kind
 
@@ -94,13 +92,11 @@ MIXED = tuple(map(Kind.of, (3, "3x3", "rooms6", "corridor8x3")))
     ("names", "accepted"),
     [
         (("3", "3x3", "rooms6", "corridor8x3"), True),
-        (("3", "3x3", "rooms6"), True),
         (("rooms6",), True),
         ((), False),
         (("3", "3"), False),
         (("3", "rooms6", "3x3", "corridor8x3"), False),
         (("3", "3x3", "rooms7", "corridor8x3"), False),
-        (("3", "3x3", "rooms6x2", "corridor8x3"), False),
         (("3", "3x3", "rooms6", "corridor8"), False),
         (("3", "3x3", "rooms6", "corridor8x3", "maze6"), False),
     ],
@@ -124,7 +120,6 @@ def test_the_schema_takes_whole_configurations_of_the_runs_kinds_alone(tokenizer
 
 def test_a_configuration_of_kinds_survives_being_written_and_read():
     config = LakeConfig(MIXED, (0.1, 0.2, 0.3, 0.4), (0.5, 0.125, 0.0, 0.25), (1.0, 0.0, 0.3, 0.005))
-    assert to_answer(config).startswith('{"3":{"data":0.1,"hole":0.5,"wait":1},"3x3":{"data":0.2,"hole":0.125,')
     assert LakeConfig.from_dict(json.loads(to_answer(config))) == config
     assert project(json.loads(to_answer(config)), config) == (config, ())
 
@@ -139,15 +134,7 @@ def test_an_answer_names_the_kinds_that_have_data():
     assert projected.hole == (0.3, 0.125, 0.3, 0.25) and projected.wait == (0.5, 0.0, 0.5, 0.005)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        '{"3":{"data":0}}',
-        '{"3":{"wait":1e9},"77":{}}',
-        '{"3":{"data":"much","hole":null,"wait":0.1}}',
-        '{"3":{},"4":{"hole":0.2}}',
-    ],
-)
+@pytest.mark.parametrize("answer", ['{"3":{"wait":1e9},"77":{}}', '{"3":{"data":"much","hole":null},"4":{"hole":0.2}}'])
 def test_one_number_for_one_size_is_a_configuration(answer):
     assert fault(answer, parse_lenient(answer, KINDS)[0], KINDS[:2]) is None
 
@@ -155,7 +142,6 @@ def test_one_number_for_one_size_is_a_configuration(answer):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ("", "the answer is empty"),
         (" \n", "the answer is empty"),
         ("more\nholes", "no JSON object of sizes in the answer, which ends in 'more\\nholes'"),
         ('{"3":{"data":0.', 'no JSON object of sizes in the answer, which ends in \'{"3":{"data":0.\''),
@@ -170,62 +156,14 @@ def test_what_is_no_configuration_is_said_in_one_line(answer, message):
     assert "\n" not in found
 
 
-def test_a_distance_is_the_sum_over_data_and_the_means_over_hole_and_wait():
-    a = LakeConfig((3, 4), data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 1.0))
-    b = LakeConfig((3, 4), data=(0.5, 0.5), hole=(0.2, 0.5), wait=(0.5, 0.0))
-    assert distance(a, b) == pytest.approx(0.5 + 0.05 + 0.75)
-    assert distance(a.to_dict(), b) == distance(a, b)
-
-
-def test_a_distance_counts_the_ratios_that_both_have():
-    config = LakeConfig((3, 4), data=(0.25, 0.75), hole=(0.1, 0.5), wait=(0.0, 1.0))
-    assert distance({"3": {"data": 0.5}}, config) == pytest.approx(0.25)
-    assert distance(config, {"4": {"hole": 0.2, "wait": 0.25}}) == pytest.approx(0.3 + 0.75)
-    assert distance({"3": {"hole": 0.4, "wait": 0.5}, "4": {"wait": 0.75}}, config) == pytest.approx(0.3 + 0.75 / 2)
-
-
-@pytest.mark.parametrize(
-    "parsed", [{}, {"9": {"data": 0.1}}, {"3": {"data": math.inf}}, {"3": {"hole": 1e308}, "4": {"hole": 1e308}}]
-)
-def test_a_distance_that_means_nothing_is_none(parsed):
-    assert distance(parsed, LakeConfig.uniform((3, 4), hole=0.1, wait=0.2)) is None
-
-
-@st.composite
-def configs(draw):
-    shares = [draw(st.integers(1, 9)) for _ in KINDS]
-    columns = (tuple(draw(st.integers(0, most)) / 200 for _ in KINDS) for most in (100, 200))
-    return LakeConfig(KINDS, tuple(share / sum(shares) for share in shares), *columns)
-
-
-@given(configs(), configs(), configs())
-def test_a_distance_is_one(a, b, c):
-    assert distance(a, a) == 0
-    assert (distance(a, b) > 0) == (a != b)
-    assert distance(a, b) == pytest.approx(distance(b, a))
-    assert distance(a, c) <= distance(a, b) + distance(b, c) + 1e-9
-    assert distance(a, b) <= 3.5 + 1e-9
-
-
 def test_a_proposals_record_is_strict_json():
-    projected = LakeConfig.uniform((3,), hole=0.1, wait=0.2)
+    a, b = (LakeConfig.uniform((3, 4), hole=hole, wait=0.2) for hole in (0.1, 0.5))
     parsed = {"3": {"data": math.nan, "hole": 0.1}}
-    repairs, errors = ("kept",), ("the answer is empty",)
     proposal = Proposal(
-        engineer="checkpoint", parsed=parsed, projected=projected, repairs=repairs, attempts=2, errors=errors
+        engineer="api", parsed=parsed, projected=b, repairs=("set",), errors=("empty",), candidates=(a, b), chosen=1
     )
     record = json.loads(json.dumps(proposal.to_json(), allow_nan=False))
     assert record["parsed"] == {"3": {"data": None, "hole": 0.1}}
-    assert LakeConfig.from_dict(record["projected"]) == projected
-    assert record["repairs"] == ["kept"]
-    assert (record["attempts"], record["errors"]) == (2, ["the answer is empty"])
-    assert (record["candidates"], record["chosen"]) == ([], 0)
-
-
-def test_a_record_tells_the_candidates_the_gate_and_how_far_the_projection_moved():
-    a, b = (LakeConfig.uniform((3, 4), hole=hole, wait=0.2) for hole in (0.1, 0.5))
-    parsed = {"3": {"hole": 0.9}, "4": {"hole": 0.5}}
-    record = Proposal(engineer="api", parsed=parsed, projected=b, candidates=(a, b), chosen=1).to_json()
-    assert [LakeConfig.from_dict(candidate) for candidate in record["candidates"]] == [a, b]
-    assert record["chosen"] == 1
-    assert record["distances"] == {"parsed_projected": pytest.approx(0.2)}
+    configs = [LakeConfig.from_dict(config) for config in (record["projected"], *record["candidates"])]
+    assert configs == [b, a, b]
+    assert (record["repairs"], record["errors"], record["chosen"]) == (["set"], ["empty"], 1)

@@ -59,20 +59,25 @@ def test_without_an_answer_the_previous_configuration_stays_and_the_run_goes_on(
     assert reason in line and "\n" not in line
 
 
-def test_a_server_that_answers_nonsense_is_told_so_and_asked_again(stage, server):
-    says = ["More of size 4, I think.", f"<think>\nholes\n</think>\nHere it is:\n```json\n{LEGAL}\n```"]
-    run = after_a_first_question(stage, server, lambda handler, body, number: handler.say(says[number]))
+def test_a_server_that_answers_nonsense_is_told_so_and_asked_again_as_after_a_request_that_fails(stage, server):
+    says = ["More of size 4, I think.", None, f"<think>\nholes\n</think>\nHere it is:\n```json\n{LEGAL}\n```"]
+
+    def respond(handler, body, number):
+        handler.say(says[number]) if says[number] else handler.send(400, "too long")
+
+    run = after_a_first_question(stage, server, respond)
     proposal = run.design()
     assert proposal.projected.hole == (0.1, 0.2) and not proposal.fallback
-    assert (proposal.attempts, proposal.thinking) == (2, "holes")
-    first, second = (body["messages"][0]["content"] for body in server.asked)
+    assert (proposal.attempts, proposal.thinking, proposal.errors[1]) == (3, "holes", "status 400: too long")
+    first, second, _ = (body["messages"][0]["content"] for body in server.asked)
     assert second.startswith(first) and proposal.errors[0] in second.removeprefix(first)
     assert first + "\n" != (run.recorder.directory.path / "rounds/1/context.md").read_text() == second + "\n"
-    assert [body["model"] for body in server.asked] == ["designer"] * 2
-    assert server.asked[0]["seed"] != server.asked[1]["seed"]
+    assert [body["model"] for body in server.asked] == ["designer"] * 3
+    assert len({body["seed"] for body in server.asked}) == 3
     rows = run.log("api.jsonl")
     costs = {"round": 1, "prompt_tokens": 100, "completion_tokens": 7}
-    assert len(rows) == 2 and all(row | costs == row for row in rows)
+    assert len(rows) == 3 and all(row | costs == row for row in (rows[0], rows[2]))
+    assert rows[1]["failed"] == "status 400: too long"
     sent = {"temperature": 0.6, "repetition_penalty": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
     assert rows[0]["sent"].items() >= sent.items()
     assert (rows[0]["model"], rows[0]["max_tokens"]) == ("designer", 8192)
@@ -87,21 +92,6 @@ def test_an_answer_that_was_cut_off_is_told_to_the_model(stage, server):
     proposal, told = run.design(), "the answer was cut off at 256 tokens"
     assert proposal.fallback and proposal.errors == (told,) * 3 and proposal.raw.startswith("<think>\nHm. Hm.")
     assert f"could not be used: {told}." in server.asked[1]["messages"][0]["content"]
-
-
-def test_a_request_that_fails_costs_an_attempt_and_what_was_refused_is_not_sent(stage, server):
-    server.respond = lambda handler, body, number: (
-        handler.send(422, "what is top_k?") if "top_k" in body else handler.say(LEGAL)
-    )
-    api = {"url": server.url, "model": "designer"}
-    run = stage.after_round_0(kind="api", template=None, api=api)
-    assert run.engineer and any("refuses top_k, min_p, repetition_penalty" in line for line in run.lines)
-    server.respond = lambda handler, body, number: handler.send(400, "too long") if number == 2 else handler.say(LEGAL)
-    proposal = run.design()
-    assert (proposal.attempts, proposal.errors, proposal.fallback) == (2, ("status 400: too long",), False)
-    failed, row = run.log("api.jsonl")
-    assert failed["failed"] == "status 400: too long"
-    assert "top_p" in row["sent"] and not {"top_k", "min_p"} & row["sent"].keys()
 
 
 @pytest.mark.parametrize("gone", [False, True])

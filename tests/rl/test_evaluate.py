@@ -141,8 +141,11 @@ def test_a_folder_with_other_content_or_of_other_settings_is_left_alone(trained,
     assert command(*common, "--samples", 2, "--out", tmp_path / "e")[0] == 0
     before = lines_of(tmp_path / "e")
     for folder, arguments, told in (
-        ("e", ("--temperature", 0.9), "holds another evaluation (samples was 2, is now 1); choose another folder"),
-        ("e", ("--samples", 2, "seed=1"), "holds another evaluation (seed was 0, is now 1); choose another folder"),
+        (
+            "e",
+            ("--samples", 2, "seed=1"),
+            "seed was 0, is now 1; the folder holds another evaluation; choose another with --out",
+        ),
         ("notes", (), "not empty and no evaluation; choose another with --out"),
         ("notes/mine.txt", (), "no folder can be made there (File exists)"),
     ):
@@ -173,9 +176,8 @@ def test_a_job_of_two_processes_answers_as_one_does(trained, command, tmp_path):
     two.mkdir()
     (two / "evaluation.json").write_bytes((one / "evaluation.json").read_bytes())
     (two / "answers.jsonl").write_bytes((one / "answers.jsonl").read_bytes()[:400])
-    first, second = run_pair(PROGRAM, *common, "--out", str(two))
+    first, _ = run_pair(PROGRAM, *common, "--out", str(two))
     assert "Resuming: " in first and "Report: " in first
-    assert not [line for line in second.splitlines() if "Gloo" not in line]
     assert lines_of(two) == lines_of(one)
 
 
@@ -203,25 +205,8 @@ def test_a_mistake_is_told_in_one_line_and_nothing_is_written(trained, command, 
     assert not (tmp_path / "e").exists()
 
 
-@pytest.mark.parametrize(
-    "option", [("--temperature", "nan"), ("--samples", "0"), ("--limit", "x"), ("--suite", "other")]
-)
-def test_an_option_without_a_meaning_is_named(command, capsys, option):
-    with pytest.raises(SystemExit):
-        command("--model", "m", "--suite", "validation", *option)
-    assert f"argument {option[0]}: " in capsys.readouterr().err
-
-
-def test_an_unfinished_run_answers_with_its_best_policy(trained, command, tmp_path):
-    for name in ("config.yaml", "version.json"):
-        (tmp_path / name).write_text((trained / name).read_text())
-    (tmp_path / "best").symlink_to(trained / "final")
-    status, out, _ = command("--run", tmp_path, "--suite", "validation", "--limit", 1)
-    assert status == 0 and f"{tmp_path}/best: Qwen3" in out
-
-
 def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server, command, tmp_path):
-    """Valid plans for three boards of the 63, two of them optimal; nonsense for the others."""
+    """Valid plans for three boards of the 63, two of them optimal; nonsense for the others. No file has the key."""
     right = by_prompt("test", OPTIMAL | LATE)
 
     def respond(handler, body, number):
@@ -236,6 +221,8 @@ def test_a_server_is_asked_the_suites_prompts_and_its_answers_are_judged(server,
     first, *asked = server.asked  # a small question before there is work to lose
     assert {body["messages"][0]["content"] for body in asked} == prompts and first["max_tokens"] == 16
     assert len(asked) == 63 and 2 <= server.most <= 8
+    assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-1"}
+    assert "sk-1" not in "".join(file.read_text() for file in (tmp_path / "e").iterdir())
     advised = {"temperature": 0.6, "top_p": 0.95, "top_k": 20, "max_tokens": 8192}  # Qwen's for thinking
     assert all(advised.items() <= body.items() and "seed" in body for body in asked)
     assert all(body["chat_template_kwargs"] == {"enable_thinking": True} for body in asked)
@@ -261,8 +248,8 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
         handler.say(right.get(prompt, "no") if first else "no")
 
     server.respond = respond
-    arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 4, "--limit", 8)
-    status, out, _ = command(*arguments, "--out", tmp_path / "e", "--concurrency", 1)
+    arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 4, "--limit", 8, "--concurrency", 1)
+    status, out, _ = command(*arguments, "--out", tmp_path / "e")
     assert status == 0
     at = json.loads((tmp_path / "e/scores.json").read_text())["at"]
     chances = {k: {row["size"]: (row["valid"], row["optimal"]) for row in rows} for k, rows in at.items()}
@@ -271,26 +258,6 @@ def test_samples_of_a_server_give_pass_at_k_and_each_has_a_seed_of_its_own(serve
     assert "9.4 (9.4)  18.8 (18.8)  37.5 (37.5)" in out
     asked = server.asked[1:]
     assert len({body["seed"] for body in asked}) == 32 and {body["temperature"] for body in asked} == {0.6}
-    seeds = {json.dumps([body["messages"], body["seed"]]) for body in asked}
-    server.asked.clear(), seen.clear()
-    command(*arguments, "--out", tmp_path / "again", "--concurrency", 1)
-    assert {json.dumps([body["messages"], body["seed"]]) for body in server.asked[1:]} == seeds
-
-
-def test_a_report_has_what_was_sent_and_no_part_of_the_key(server, command, tmp_path):
-    server.respond = lambda handler, body, number: (
-        handler.send(422, f"Unexpected fields: {fields}")
-        if (fields := {"top_k", "min_p"} & body.keys())
-        else handler.say(f"no {number}")
-    )
-    arguments = ("--api", server.url, "m", "--suite", "validation", "--samples", 2, "--limit", 4, "--out", tmp_path)
-    status, out, _ = command(*arguments)
-    assert status == 0 and len(server.asked) == 2 + 8 and "refuses top_k, min_p, repetition_penalty; for these" in out
-    assert {headers["Authorization"] for headers in server.headers} == {"Bearer sk-1"}
-    assert "sk-1" not in "".join(file.read_text() for file in tmp_path.iterdir())
-    scores = json.loads((tmp_path / "scores.json").read_text())
-    assert scores["sent"].items() >= {"temperature": 0.6, "top_p": 0.95}.items() and "top_k" not in scores["sent"]
-    assert command(*arguments)[0] == 0 and len(server.asked) == 10 + 2, "the answers are there"
 
 
 @pytest.mark.parametrize(

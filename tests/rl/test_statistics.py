@@ -35,14 +35,6 @@ def test_one_seed_has_no_t_interval_and_is_never_clear():
     assert not interval.is_clear
 
 
-def test_equal_values_get_equal_intervals_and_numbers_of_seeds_may_differ():
-    values = np.random.default_rng(0).random((3, 9))
-    weights, strata = np.full((1, 9), 1 / 9), np.zeros(9, int)
-    by_name = intervals({"a": values, "short": values[:2], "b": values}, weights, strata, resamples=500)
-    assert by_name["a"] == by_name["b"]
-    assert len(by_name["short"][0].by_seed) == 2
-
-
 def test_t_interval_of_one_two_three():
     # Mean 2, standard deviation 1, t of 2 degrees of freedom 4.3027.
     assert t_interval(np.array([1.0, 2.0, 3.0])) == pytest.approx((2 - 4.3027 / 3**0.5, 2 + 4.3027 / 3**0.5), abs=1e-4)
