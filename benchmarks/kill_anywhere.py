@@ -110,7 +110,6 @@ KINDS = {
     ("rl.loop.rounds", "validate"): "validation",
     ("rl.students.writer.student", "validate"): "validation",
     ("rl.students.PlayerStudent", "train"): "update",
-    ("rl.students.turns.language", "validate"): "validation",
 }
 SAVING = "middle of a save"
 WANTED = ("update", SAVING, "engineer decoding", "rollout", "validation", "between rounds")

@@ -201,7 +201,7 @@ def measure_decisions(turns: int) -> list[Row]:
     policy, parameters = Policy.create(config.student, config.mesh, jax.random.key(0))
     actor, policy, parameters = language.make_actor(policy, config.student, parameters, jax.random.key(1))
     trained, frozen = lora.split(parameters)
-    tree = {"model": trained, "value": language.first_value(policy.shape.hidden_size)}
+    tree = {"model": trained, "value": {"w": jnp.zeros(policy.shape.hidden_size), "b": jnp.zeros(())}}
     views, legal = np.zeros((actor.chunk, len(view.phrases())), np.int8), np.ones((actor.chunk, len(Action)), bool)
     tokens = actor.chunk * actor.prompt.length
 

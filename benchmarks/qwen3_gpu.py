@@ -203,8 +203,8 @@ def train(case: Case, device: dict) -> dict:
     mesh = make_mesh(fsdp=1, tp=1)
     graph, parameters = create(config, jax.random.key(0), mesh)
     optimizer = optax.adamw(1e-5)
-    state = init_state(optimizer, parameters, mesh)
     trained, frozen = lora.split(parameters)
+    state = init_state(optimizer, trained, mesh)
     del parameters  # else the step could not overwrite them
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (case.rows, case.tokens)).astype(np.int32)
     batch = shard_batch(join(tokens[:, :1].tolist(), 1, tokens[:, 1:], np.ones(tokens[:, 1:].shape, bool)), mesh)

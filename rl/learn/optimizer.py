@@ -1,6 +1,7 @@
 """The optimizer of every stage: AdamW, Muon or a user's own, with schedule, clipping and decay; by optax."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 from jaxlake.record import Array
 from rl.config import EngineerExamplesSection, OptimizerFields, extensions
 from rl.config.choices import Optimizer, Schedule
-from rl.model import lora, sharding
+from rl.model import sharding
 
 ADAM_RMS = 0.2
 """Typical root mean square of AdamW's update over its rate (Liu et al. 2025), so that one rate serves both."""
@@ -75,9 +76,8 @@ def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
     return optax.join_schedules([optax.linear_schedule(0.0, peak, warmup), after], [warmup])
 
 
-def init_state(optimizer: optax.GradientTransformation, parameters: nnx.State, mesh: Mesh) -> optax.OptState:
-    """Make the optimizer's first state, for what is trained of the parameters; its moments lie where those do."""
-    trained, _ = lora.split(parameters)
+def init_state(optimizer: optax.GradientTransformation, trained: Any, mesh: Mesh) -> optax.OptState:
+    """Make the optimizer's first state, for the parameters that are trained; its moments lie where these do."""
     places = sharding.shardings(jax.eval_shape(optimizer.init, trained), mesh)
     return jax.jit(optimizer.init, out_shardings=places)(trained)
 

@@ -25,7 +25,7 @@ from rl.learn.context import read_context
 from rl.model.policy import Policy
 from rl.model.sampler import SamplingParams
 from rl.run.recorder import Recorder
-from rl.students import BranchingStudent, Student, WritingStudent
+from rl.students import PlayerStudent, Student, Writer
 
 ATTEMPTS = 3
 """Answers without a configuration before the previous round's stays in force."""
@@ -56,7 +56,7 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
     """
     config, settings = student.config, student.config.engineer
     if settings.kind == BranchKind.HINDSIGHT:
-        assert isinstance(student, BranchingStudent)  # as Config makes sure
+        assert isinstance(student, PlayerStudent)  # as Config makes sure
         scores = functools.partial(student.branch_scores, recorder.display)
         return Hindsight(scores, tuple(RULES.values()), BRANCHES)
     if settings.kind in RULES:
@@ -115,7 +115,7 @@ def _generation(student: Student, recorder: Recorder) -> tuple[Generate, Callabl
         generate = policy.grammar_sampler(settings).generation(lambda: parameters, recorder.with_stop_check())
         fits = policy.tokenizer.fits
     else:
-        assert isinstance(student, WritingStudent)  # as Config makes sure
+        assert isinstance(student, Writer)  # as Config makes sure
         generate, tokenizer = student.generation(recorder, settings.kind)
         fits = tokenizer.fits
     return generate, lambda message: fits(message, settings.max_prompt_tokens)

@@ -15,7 +15,7 @@ from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.students import Student, WritingStudent
+from rl.students import Student, Writer
 
 
 def execute(
@@ -59,7 +59,7 @@ def execute(
             # No validation of an untaught policy: each answer continues to its last token, 25 s of the tiny run.
             if progress.step == 0 and not config.student.warm_start.steps:
                 validate(student, recorder, "before", occasion=0)
-            if isinstance(student, WritingStudent):
+            if isinstance(student, Writer):
                 student.warm_start(recorder)
             progress.stage, progress.step = "rounds", 0
             if stop_after == 0:
@@ -108,7 +108,7 @@ def design(student: Student, engineer: Engineer, recorder: Recorder) -> Proposal
     history, k = [PastRound.from_json(past) for past in progress.history], progress.round
     key = make_key(config.seed, Purpose.DESIGN, k)
     author = student.state.parameters
-    if k and isinstance(student, WritingStudent):
+    if k and isinstance(student, Writer):
         author = student.designer_parameters(config.engineer.kind)
     author = fingerprint(author)  # before an engineer that learns changes them
     if k == 0:

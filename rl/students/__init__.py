@@ -6,21 +6,23 @@ from pathlib import Path
 from jax.sharding import Mesh
 
 from jaxlake.types import Instance
-from rl.config import Config, NetworkSection, PlayerSection, WriterSection
+from rl.config import Config, NetworkSection, PlayerSection, extensions
 from rl.judge.answers import Answerer
-from rl.students.base import BranchingStudent, Program, Student, WritingStudent
-from rl.students.turns import LanguagePlayer, NetworkPlayer, PlayerStudent, load_player
-from rl.students.writer import WriterStudent, load_writer
+from rl.students.base import Program, Student
+from rl.students.turns import language, network
+from rl.students.turns.language import LanguagePlayer
+from rl.students.turns.network import NetworkPlayer
+from rl.students.turns.student import PlayerStudent
+from rl.students.writer.student import Writer, WriterStudent, load_writer
 
 __all__ = [
-    "BranchingStudent",
     "LanguagePlayer",
     "NetworkPlayer",
     "PlayerStudent",
     "Program",
     "Student",
+    "Writer",
     "WriterStudent",
-    "WritingStudent",
     "create",
     "load",
     "programs",
@@ -28,7 +30,8 @@ __all__ = [
 
 
 def create(config: Config) -> Student:
-    """Make the student that the configuration names."""
+    """Make the student that the configuration names; ConfigError where a function of the user's own is not there."""
+    extensions.check_extensions(config)
     if isinstance(config.student, NetworkSection):
         return NetworkPlayer(config)
     return LanguagePlayer(config) if isinstance(config.student, PlayerSection) else WriterStudent(config)
@@ -47,6 +50,8 @@ def load(config: Config, folder: Path | str, boards: Instance, say: Callable[[st
       boards: all that it will be asked about: prompts get the room that the longest one needs.
       say: tells the user what was read.
     """
-    if isinstance(config.student, WriterSection):
-        return load_writer(config, folder, boards, say)
-    return load_player(config, Path(folder))
+    if isinstance(config.student, NetworkSection):
+        return network.load_player(config, Path(folder))
+    if isinstance(config.student, PlayerSection):
+        return language.load_player(config, Path(folder))
+    return load_writer(config, folder, boards, say)

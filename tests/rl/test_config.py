@@ -152,6 +152,9 @@ def test_another_kind_of_student_starts_its_section_anew(tmp_path):
         ("lab", "student.learn.prompts=4", "student.kind = network has no student.learn.prompts"),
         ("turns", "student.text.style=verbose", "student.kind = player has no student.text"),
         ("turns", "student.kind=language", "student: kind must be writer, player or network"),
+        ("turns", "student.environments=100", "environments = 100 must be a multiple of learn.samples = 8"),
+        ("lab", "engineer.kind=checkpoint", "engineer.kind = checkpoint needs student.kind = writer or player"),
+        ("tiny", "engineer.kind=hindsight", "engineer.kind = hindsight needs student.kind = player"),
         ("tiny", "grpo.samples=4", "unknown key grpo.samples; the nearest is student.learn.samples"),
     ],
 )

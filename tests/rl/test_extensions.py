@@ -15,7 +15,7 @@ from rl.learn.boards import BoardSet
 from rl.learn.optimizer import init_state, updates_made
 from rl.learn.reward import rewards
 from rl.model.policy import writer
-from rl.students import NetworkPlayer, WriterStudent
+from rl.students import create
 from rl.students.writer.step import grpo_step, rounds_optimizer
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -122,7 +122,7 @@ def test_what_is_not_there_is_found_out_before_a_run(stage, key, name, message):
     values = student.config.model_dump(mode="json")
     config = validate(Config, override(values, [f"{key}={name}"]), "")
     with pytest.raises(ConfigError, match=f"{key} = {name}: {message}"):
-        WriterStudent(config)
+        create(config)
 
 
 def test_an_engineer_of_ones_own_designs_a_round(stage):
@@ -183,4 +183,4 @@ def test_an_optimizer_and_a_loss_of_ones_own_make_the_update_of_a_step(stage):
 def test_a_players_reward_that_is_not_there_is_refused_before_anything_is_drawn(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="student.reward = json:no: module json has no function no"):
-        NetworkPlayer(Config(**LAB | {"student": LAB["student"] | {"reward": "json:no"}}))
+        create(Config(**LAB | {"student": LAB["student"] | {"reward": "json:no"}}))

@@ -6,7 +6,6 @@ The script has a word for each board, a letter for each answer to it: `o` the op
 
 import dataclasses
 import json
-import threading
 from types import SimpleNamespace
 
 import jax
@@ -16,9 +15,10 @@ import pytest
 from jaxlake.board_text import from_text
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
-from jaxlake.types import Check
+from jaxlake.types import Check, Verdict
 from rl import distributed
 from rl.config import Config, LearnSection, RewardSection, TextSection, WriterSection
+from rl.judge.answers import judge
 from rl.learn.boards import BoardSet
 from rl.learn.loss import policy_loss
 from rl.learn.state import TrainState
@@ -89,9 +89,9 @@ def tokenizer():
 
 @pytest.fixture
 def scene(tokenizer):
-    """Makes (run, lake) of boards that all differ, or all are the `same`, one for each word of the script."""
+    """Makes (run, lake) of boards that all differ, one for each word of the script."""
 
-    def make(script: list[str], *, same: bool = False, kind="valid", round=0, **settings) -> tuple[Step, BoardSet]:
+    def make(script: list[str], *, kind="valid", round=0, **settings) -> tuple[Step, BoardSet]:
         config = Config(
             lake={"kinds": (4,)},
             student=WriterSection(
@@ -102,7 +102,7 @@ def scene(tokenizer):
             rounds={"instances": settings["prompts"]},
         )
         policy = Scripted(None, None, tokenizer, None, config.student.text, rows=1, says={}, asked=[])
-        prompts = policy.prompts(stack([board(0 if same else i) for i in range(len(script))]))
+        prompts = policy.prompts(stack([board(i) for i in range(len(script))]))
         for tokens, word in zip(prompts.tokens, script, strict=True):
             said = [(ANSWERS[letter], letter != "t") for letter in word]
             policy.says.setdefault(tuple(tokens), []).append(said)
@@ -113,13 +113,22 @@ def scene(tokenizer):
     return make
 
 
-def gathered(scene_: tuple[Step, BoardSet], boards: np.ndarray | None = None) -> SimpleNamespace:
+def answered(scene_: tuple[Step, BoardSet], boards: np.ndarray) -> tuple[Rollout, Verdict]:
+    """This process's answers to the boards, and their verdicts."""
+    run, lake = scene_
+    mine = boards[distributed.share(len(boards), "boards")]
+    prompts = lake.prompts.take(mine)
+    rollout = sample(run.policy, run.config, run.state, prompts, lambda done: None)
+    return rollout, judge(prompts.instances, lake.optima[mine], run.policy.read(prompts.instances, rollout))
+
+
+def gathered(scene_: tuple[Step, BoardSet], boards: np.ndarray | None = None, answers=None) -> SimpleNamespace:
     """The batch of a step, and the answers' metrics and evidence."""
     run, lake = scene_
     boards = np.arange(len(lake.prompts)) if boards is None else boards
-    answers = sample(run.policy, run.config, run.state, lake, boards, lambda done: None, run.watch)
-    rewarded = reward_answers(run.config, run.state.progress, lake, boards, *answers)
-    batch = make_batch(run.policy, run.config.student.learn, lake, boards, answers[0], rewarded, run.watch)
+    rollout, verdicts = answers or answered(scene_, boards)
+    rewarded = reward_answers(run.config, run.state.progress, lake, boards, rollout, verdicts)
+    batch = make_batch(run.policy, run.config.student.learn, lake, boards, rollout, rewarded, run.watch)
     return SimpleNamespace(batch=batch, metrics=rewarded.metrics, training=rewarded.training)
 
 
@@ -202,52 +211,29 @@ def test_with_exact_credit_every_token_up_to_the_one_that_loses_the_reward_has_i
     assert training["advantages"] == pytest.approx(4, abs=1e-2)  # the evidence has those of the groups
 
 
-class Pair:
-    """Two threads as the two processes of a job: each has its share, and `gather` joins what both bring."""
-
-    def __init__(self, monkeypatch):
-        self.me, self.barrier, self.brought = threading.local(), threading.Barrier(2), [None, None]
-        monkeypatch.setattr(distributed, "share", self.share)
-        monkeypatch.setattr(distributed, "all_gather", self.gather)
-
-    def share(self, count, what):
-        return slice(self.me.index * count // 2, (self.me.index + 1) * count // 2)
-
-    def gather(self, tree):
-        self.brought[self.me.index] = tree
-        self.barrier.wait()
-        both = jax.tree.map(lambda *x: np.concatenate(x), *self.brought)
-        self.barrier.wait()
-        return both
-
-    def run(self, work) -> list:
-        results = [None, None]
-
-        def process(index):
-            self.me.index = index
-            results[index] = work(index)
-
-        threads = [threading.Thread(target=process, args=(index,)) for index in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(timeout=60)
-        return results
-
-
 @pytest.mark.parametrize(
     ("kind", "credit"), [("paper", "outcome"), pytest.param("optimal", "exact", marks=pytest.mark.heavy)]
 )
 def test_two_processes_learn_of_the_same_answers_as_one_and_share_them(scene, monkeypatch, kind, credit):
-    script = ["oo", "o.", ".v", ".t"]
+    script, boards = ["oo", "o.", ".v", ".t"], np.arange(4)
     settings = dict(prompts=4, kind=kind, credit=credit)
-    alone = gathered(scene(script, **settings))
-    scenes = [scene(script, **settings) for _ in range(2)]
-    both = Pair(monkeypatch).run(lambda index: gathered(scenes[index]))
+    alone, scenes = gathered(scene(script, **settings)), [scene(script, **settings) for _ in range(2)]
+
+    def of_each(work):
+        for me in range(2):
+            half = lambda count, what, me=me: slice(me * count // 2, (me + 1) * count // 2)  # noqa: E731
+            monkeypatch.setattr(distributed, "share", half)
+            yield work(scenes[me])
+
+    def join(*parts):
+        return jax.tree.map(lambda *x: np.concatenate(x), *parts)
+
+    answers = join(*of_each(lambda scene: answered(scene, boards)))
+    both = [*of_each(lambda scene: gathered(scene, boards, answers))]
     assert [count for run, _ in scenes for _, count in run.policy.asked] == [2, 2]
     assert both[0].metrics == both[1].metrics == alone.metrics
     assert both[0].training == both[1].training == alone.training
-    joined = jax.tree.map(lambda *x: np.concatenate(x), *(each.batch for each in both))
+    joined = join(*(each.batch for each in both))
     for ours, theirs in zip(jax.tree.leaves(joined.sequences), jax.tree.leaves(alone.batch.sequences), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     # The script's log-probs, which weigh exact credit, count each process's answers from 0.

@@ -14,7 +14,6 @@ from published_tokenizer import published_tokenizer
 from safetensors.numpy import load_file
 from shapes import MEDIUM, SMALL_JSON
 
-from engineer.evidence import CHECKS
 from jaxlake import view
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
@@ -24,13 +23,13 @@ from jaxlake.levels import stack
 from jaxlake.state import Params
 from jaxlake.types import Action
 from rl.config import Config, ConfigError
-from rl.judge.answers import GREEDY, judge
+from rl.judge.answers import GREEDY
 from rl.model import lora, weights
 from rl.model.decoder import create
 from rl.model.policy import Policy
 from rl.model.tokenizer import Tokenizer
 from rl.students import LanguagePlayer
-from rl.students.turns import language, load_player
+from rl.students.turns import language
 from rl.students.turns.actor import decide
 from rl.students.turns.rollout import play
 from rl.students.turns.views import MOVES, Prompt, in_words, properties
@@ -160,7 +159,7 @@ def test_decisions_in_chunks_are_those_of_all_at_once_for_whoever_is_wanted(made
 def test_phrases_learn_what_their_properties_learn(made):
     """By a step of plain descent: a row moves by the gradients of all rows with which it shares a property."""
     actor, _, parameters, _ = made
-    table, first = properties().table, actor.first
+    table, first = properties()[0], actor.first
     optimizer = language._by_properties(optax.sgd(1.0), first)
     gradient = jax.tree.map(jnp.zeros_like, parameters)
     weight = gradient["model"]["embed_tokens"]["weight"]
@@ -181,13 +180,11 @@ def test_what_it_saves_plays_the_same_moves(made, config, tmp_path):
     actor, policy, parameters, frozen = made
     policy.save(tmp_path, parameters["model"])
     drawn = pool.draw(LakeConfig.uniform(("3", "4"), 0.2, 0.0), jax.random.key(0), 12)
-    player = load_player(config, tmp_path)
+    player = language.load_player(config, tmp_path)
     answers = player.answer(drawn.instances, 1, GREEDY, jax.random.key(1), print)
-    verdicts = judge(drawn.instances, np.asarray(drawn.solutions.cost), answers.plans)
     lanes = jax.tree.map(lambda x: jnp.asarray(x)[None], (parameters, drawn.instances))
     _, expected, _ = play(actor, frozen, *lanes, jax.random.key(1)[None], 0.0)
     np.testing.assert_array_equal(answers.lengths, np.asarray(expected)[0])
-    assert {CHECKS[int(np.argmin(row))] for row in verdicts.checks if not row.all()} <= {*CHECKS}
 
 
 @pytest.mark.heavy
@@ -221,7 +218,7 @@ def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
     policy, parameters = Policy.create(config.student, config.mesh, jax.random.key(0))
     policy.save(tmp_path / "never", parameters)
     with pytest.raises(ConfigError, match="must hold a model that played"):
-        load_player(config, tmp_path / "never")
+        language.load_player(config, tmp_path / "never")
     values = config.model_dump()
     words = values | {"student": values["student"] | {"tokens": False}}
     with pytest.raises(ConfigError, match="needs a tokenizer with a token for each move"):
@@ -230,7 +227,7 @@ def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
     with pytest.raises(ConfigError, match=r"student\.tokens = true: must be false with adapters"):
         LanguagePlayer(Config(**values))
     partly = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(PHRASES[:3]))
-    with pytest.raises(ConfigError, match="has tokens of another view"):
+    with pytest.raises(ConfigError, match="must hold a model that played the views of this version"):
         language.make_actor(partly, config.student, parameters, jax.random.key(0))
 
 

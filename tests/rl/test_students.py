@@ -19,7 +19,7 @@ from rl.run.directory import RunDirectory
 from rl.run.recorder import Recorder
 from rl.run.signals import Stop
 from rl.run.tracking import Display
-from rl.students import BranchingStudent, WritingStudent, create
+from rl.students import PlayerStudent, Writer, create
 
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("quick_compilation")]
 
@@ -41,14 +41,14 @@ def leaves(student) -> list[np.ndarray]:
 
 def test_a_student_learns_shows_what_it_can_do_and_comes_back(tmp_path, config):
     student, lake = create(config), LakeConfig.uniform(config.lake.kinds, 0.2, 0.2)
-    assert isinstance(student, WritingStudent) != (config.student.kind == "network")
-    assert isinstance(student, BranchingStudent) == (config.student.kind != "writer")
+    assert isinstance(student, Writer) != (config.student.kind == "network")
+    assert isinstance(student, PlayerStudent) == (config.student.kind != "writer")
     assert "\n" not in student.description and student.training_summary.endswith(".")
     with contextlib.closing(RunDirectory(tmp_path / "run", config)) as directory, Display(quiet=True) as display:
         student.restore(directory, display)
         student.state.progress.stage = "rounds"
         with Recorder(directory, display, Stop(), student) as recorder:
-            if isinstance(student, WritingStudent):
+            if isinstance(student, Writer):
                 student.warm_start(recorder)  # of no steps
             boards = student.build(lake)
             assert {*boards.kinds} == {*config.lake.kinds} and len(boards.kinds) == config.rounds.instances

@@ -13,7 +13,7 @@ from jaxlake import rewards
 from jaxlake.env import Lake
 from jaxlake.record import Array
 from jaxlake.rules import ConflictRule, HoleRule
-from jaxlake.state import State
+from jaxlake.state import State, Transition
 from rl.config import extensions
 from rl.config.choices import PlayerReward
 
@@ -62,7 +62,11 @@ class Actor(Hashable, Protocol):
         ...
 
 
-REWARDS = {PlayerReward.SPARSE: rewards.sparse, PlayerReward.COST: rewards.cost, PlayerReward.SHAPED: rewards.shaped()}
+REWARDS: dict[str, Callable[[Transition], jax.Array]] = {
+    PlayerReward.SPARSE: rewards.sparse,
+    PlayerReward.COST: rewards.cost,
+    PlayerReward.SHAPED: rewards.shaped(),
+}
 
 
 def lake_of(actor: Actor, reward: PlayerReward | str | None) -> Lake:
@@ -74,9 +78,8 @@ def lake_of(actor: Actor, reward: PlayerReward | str | None) -> Lake:
     lake = Lake(holes=HoleRule.FALL, conflicts=ConflictRule.END, observe=actor.observe)
     if reward is None:
         return lake
-    if extensions.is_own(reward):
-        return dataclasses.replace(lake, reward=extensions.find("student.reward", reward))
-    return dataclasses.replace(lake, reward=REWARDS[PlayerReward(reward)])
+    function = REWARDS.get(reward) or extensions.find("student.reward", reward)
+    return dataclasses.replace(lake, reward=function)
 
 
 def log_probabilities(logits: Array, legal: Array) -> Array:

@@ -5,6 +5,7 @@ The same parameters write as an engineer.
 
 import dataclasses
 import functools
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,6 @@ from jaxlake.record import Array
 from jaxlake.types import Instance
 from rl.config import Config, ConfigError, PlayerSection, PlaySection
 from rl.config.choices import Baseline
-from rl.judge.validation import validate
-from rl.learn import supervised
-from rl.learn.optimizer import make_optimizer
 from rl.learn.state import TrainState, restore
 from rl.model import lora, sharding
 from rl.model.decoder import Decoder, abstract, token_positions
@@ -31,7 +29,6 @@ from rl.model.policy import Policy, abstract_model
 from rl.model.tokenizer import check_fit
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
-from rl.run.recorder import Recorder
 from rl.run.tracking import Display
 from rl.students.base import Program
 from rl.students.turns.actor import lane, lanes, log_probabilities
@@ -39,7 +36,7 @@ from rl.students.turns.rollout import Boards
 from rl.students.turns.student import Player, PlayerStudent, make_trainer
 from rl.students.turns.trainer import Learner, TurnTrainer
 from rl.students.turns.views import MOVES, Prompt, in_words, properties
-from rl.students.writer import Writer
+from rl.students.writer.student import Writer, abstract_reference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,36 +89,34 @@ def _by_properties(inner: optax.GradientTransformation, first: int) -> optax.Gra
 
     The rows themselves are what is kept, so that a checkpoint is an ordinary model.
     """
-    table = properties().table
+    table, _ = properties()
+
+    def rows_of(tree: Any) -> jax.Array:
+        return tree["model"]["embed_tokens"]["weight"][...]
+
+    def with_rows(tree: Any, rows: jax.Array) -> Any:
+        weight = tree["model"]["embed_tokens"]["weight"].replace(rows)
+        return tree | {"model": nnx.merge_state(tree["model"], nnx.State({"embed_tokens": {"weight": weight}}))}
 
     def split(tree: Any) -> Any:
-        weight = tree["model"]["embed_tokens"]["weight"]
-        rows = weight[...]
-        model = nnx.merge_state(tree["model"], nnx.State({"embed_tokens": {"weight": weight.replace(rows[:first])}}))
-        return tree | {"model": model, "properties": table.T @ rows[first : first + len(table)]}
-
-    def join(tree: Any, like: Any) -> Any:
-        weight = tree["model"]["embed_tokens"]["weight"]
-        rows = jnp.concatenate([weight[...], table @ tree["properties"]])
-        left = like["model"]["embed_tokens"]["weight"][...].shape[0] - len(rows)
-        rows = jnp.pad(rows, ((0, left), (0, 0)))
-        model = nnx.merge_state(tree["model"], nnx.State({"embed_tokens": {"weight": weight.replace(rows)}}))
-        return {name: part for name, part in tree.items() if name != "properties"} | {"model": model}
+        rows = rows_of(tree)
+        return with_rows(tree, rows[:first]) | {"properties": table.T @ rows[first : first + len(table)]}
 
     def update(gradient: Any, state: optax.OptState, parameters: Any) -> tuple[Any, optax.OptState]:
         updates, state = inner.update(split(gradient), state, split(parameters))
-        return join(updates, gradient), state
+        rows = jnp.concatenate([rows_of(updates), table @ updates.pop("properties")])
+        return with_rows(updates, jnp.pad(rows, ((0, len(rows_of(gradient)) - len(rows)), (0, 0)))), state
 
     return optax.GradientTransformation(lambda parameters: inner.init(split(parameters)), update)
 
 
 def make_actor(
-    policy: Policy, student: PlayerSection, parameters: nnx.State, key: jax.Array
+    policy: Policy, student: PlayerSection, parameters: nnx.State, key: jax.Array | None
 ) -> tuple[LanguageActor, Policy, nnx.State]:
     """Return the actor, and policy and parameters with a token for each phrase if the settings ask for such.
 
     Args:
-      key: key of the new rows of the embedding.
+      key: key of the new rows of the embedding; None for a model that has played, which has them.
     """
     tokenizer, chunk, steps = policy.tokenizer, student.chunk, student.episode_steps
     if not student.tokens:
@@ -132,24 +127,25 @@ def make_actor(
         raise ConfigError(
             "student.tokens = true: must be false with adapters, which leave the embedding of new tokens as it is"
         )
-    phrases = [phrase for part in view.phrases() for phrase in part]
-    missing = [token for token in (*phrases, *MOVES) if tokenizer.id_of(token) is None]
-    if missing and len(missing) < len(phrases) + len(MOVES):
+    words = [*itertools.chain(*view.phrases()), *MOVES]
+    missing = [token for token in words if tokenizer.id_of(token) is None]
+    if missing and (key is None or len(missing) < len(words)):
         raise ConfigError(
-            f"{tokenizer.folder}: has tokens of another view of the boards and lacks {missing[0]!r}; it was trained by "
-            "another version"
+            f"{tokenizer.folder}: must hold a model that played the views of this version; its tokenizer lacks "
+            f"{missing[0]!r}"
         )
     if missing:
+        assert key is not None
         tokenizer = tokenizer.with_tokens(missing)
         policy, parameters = _grow(dataclasses.replace(policy, tokenizer=tokenizer), parameters, len(missing), key)
-    ids = {token: tokenizer.id_of(token) for token in (*phrases, *MOVES)}
+    ids = {token: tokenizer.id_of(token) for token in words}
     prompt = Prompt(
         before=(),
         parts=tuple(tuple((ids[phrase],) for phrase in part) for part in view.phrases()),  # type: ignore[misc]
         after=(),
         moves=tuple(ids[move] for move in MOVES),  # type: ignore[misc]
     )
-    return LanguageActor(policy.graph, prompt, chunk, ids[phrases[0]], steps), policy, parameters
+    return LanguageActor(policy.graph, prompt, chunk, ids[words[0]], steps), policy, parameters
 
 
 def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> tuple[Policy, nnx.State]:
@@ -176,9 +172,10 @@ def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> 
     return dataclasses.replace(policy, graph=graph, shape=shape), grown
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def first_value(width: int) -> dict[str, jax.Array]:
-    """Return the value head of a player that has not begun: zeros."""
+def first_value(student: PlaySection, width: int) -> dict[str, jax.Array] | None:
+    """Return the value head of a player that has not begun: zeros; None where no value is learned."""
+    if student.learn.baseline is not Baseline.VALUE:
+        return None
     return {"w": jnp.zeros(width, jnp.float32), "b": jnp.zeros((), jnp.float32)}
 
 
@@ -202,19 +199,15 @@ class LanguageState(TrainState):
         self.value, self.optimizer_state = alone.parameters.get("value"), alone.optimizer
 
 
-def learns_value(student: PlaySection) -> bool:
-    """Whether the model has a value head."""
-    return student.learn.baseline is Baseline.VALUE
-
-
 def tree_of(trained: nnx.State, value: dict[str, jax.Array] | None) -> dict[str, Any]:
     """Return an actor's parameters: what is trained of the model's, and the value head if there is one."""
     return {"model": trained} if value is None else {"model": trained, "value": value}
 
 
-class LanguagePlayer(PlayerStudent[LanguageState], Writer):
+class LanguagePlayer(PlayerStudent, Writer):
     """A player whose actor is the model of the section `model`; the same parameters write as an engineer."""
 
+    state: LanguageState
     who = "the model itself, which plays the boards turn by turn"
 
     def __init__(self, config: Config):
@@ -223,6 +216,8 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         policy, parameters = Policy.create(student, config.mesh, key)
         actor, self.policy, self._parameters = make_actor(policy, student, parameters, jax.random.fold_in(key, 1))
         self.trainer = make_trainer(actor, student, config.rounds.count)
+        value = first_value(student, self.policy.shape.hidden_size)
+        self._first_value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
         self.description = f"{self.policy.describe(self._parameters)}, which plays turn by turn: {self.name}"
 
     @staticmethod
@@ -231,69 +226,46 @@ class LanguagePlayer(PlayerStudent[LanguageState], Writer):
         student, kinds, count = config.player, config.all_kinds, config.rounds.instances
         shape, graph, parameters = abstract_model(student.model, mesh)
         trained, frozen = lora.split(parameters)
-        prompt = Prompt.of_length(student.max_prompt_tokens)
+        # Programs depend on the number of a view's tokens alone.
+        parts = len(view.phrases())
+        prompt = Prompt((0,) * (student.max_prompt_tokens - parts), (((0,),),) * parts, (), (0,) * len(MOVES))
         actor = LanguageActor(graph, prompt, student.chunk, None, student.episode_steps)
         trainer = make_trainer(actor, student, config.rounds.count)
-        value = jax.eval_shape(lambda: first_value(shape.hidden_size)) if learns_value(student) else None
-        tree = tree_of(trained, value)
-        alone = Learner(parameters=tree, optimizer=jax.eval_shape(trainer.optimizer.init, tree))
-        learner = sharding.abstract(jax.eval_shape(lambda learner: lanes([learner]), alone), mesh)
-        reference: Any = None
-        if config.needs_reference:
-            copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
-            reference = {"model": sharding.abstract(copied, mesh)}
+        tree = tree_of(trained, jax.eval_shape(lambda: first_value(student, shape.hidden_size)))
+        learner = jax.eval_shape(lambda x: lanes([Learner(parameters=x, optimizer=trainer.optimizer.init(x))]), tree)
+        reference = abstract_reference(config, trained, shape.dtype, mesh)
+        reference = None if reference is None else {"model": reference}
         side, agents = max(kind.size for kind in kinds), max(kind.num_agents for kind in kinds)
         number, cells = np.zeros((1, count), np.int32), np.zeros((1, count, agents), np.int32)
         holes = np.zeros((1, count, side**2), bool)
         levels = Instance(size=number, num_agents=number, holes=holes, starts=cells, goals=cells)
         boards = sharding.abstract(jax.eval_shape(Boards.of_lanes, levels, number, student.reward), mesh)
-        arguments = frozen, reference if student.learn.kl_coefficient > 0 else None, learner, boards
+        against, beside = (reference, None) if student.learn.kl_coefficient > 0 else (None, reference)
+        arguments = frozen, against, sharding.abstract(learner, mesh), boards
         update = functools.partial(TurnTrainer.update.lower, trainer, *arguments, jax.random.split(seed_key(0), 1))
-        return [Program("update", update, arguments, reference if arguments[1] is None else ())]
+        return [Program("update", update, arguments, beside)]
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or the first one; draw the boards of the validations."""
-        self.frozen = lora.split(self._parameters)[1]
-        value = None
-        if learns_value(self.config.player):
-            value = first_value(self.policy.shape.hidden_size)
-            value = jax.device_put(value, sharding.shardings(value, self.policy.mesh))
-        begin = functools.partial(self._first_optimizer, value=value)
-        restored = restore(self.policy, self._parameters, begin, directory, display, value)
+        self.frozen, value = lora.split(self._parameters)[1], self._first_value
+        restored = restore(self.policy, self._parameters, self.first_optimizer_state, directory, display, value)
         self.state = LanguageState(**vars(restored))
         del self._parameters
         self.draw_validation(directory, display)
+
+    def rounds_learner(self, trained: nnx.State) -> tuple[optax.GradientTransformation, dict[str, Any]]:
+        """Return the optimizer of the rounds, and the first parameters of the actor."""
+        return self.trainer.optimizer, tree_of(trained, self._first_value)
 
     @property
     def reference(self) -> dict[str, Any] | None:
         """The model at the start of the rounds, where the run keeps it."""
         return None if self.state.reference is None else tree_of(self.state.reference, None)
 
-    def _first_optimizer(self, stage: str, trained: nnx.State, value: dict[str, jax.Array] | None) -> optax.OptState:
-        """Return the optimizer's state where a stage begins."""
-        first, tree = self.trainer.optimizer.init, tree_of(trained, value)
-        if stage == "warm_start":
-            settings = self.config.player.warm_start
-            first, tree = make_optimizer(settings, settings.steps).init, trained
-        return jax.jit(first, out_shardings=sharding.shardings(jax.eval_shape(first, tree), self.policy.mesh))(tree)
-
-    def warm_start(self, recorder: Recorder) -> None:
-        """Learn engineer examples if the settings ask for any, and validate; take the optimizer of the rounds."""
-        state = self.state
-        if self.config.player.warm_start.steps:
-            supervised.warm_start(self.policy, self.config, state, recorder, None)
-            recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
-        trained = lora.split(state.parameters)[0]
-        state.begin_rounds(self._first_optimizer("rounds", trained, state.value), self.policy, self.config)
-
 
 def load_player(config: Config, folder: Path) -> Player:
     """Read what a `LanguagePlayer` of this configuration saved."""
-    key = make_key(config.seed, Purpose.PARAMETERS)
-    policy, model = Policy.load(config.player, config.mesh, folder, key)
-    if config.player.tokens and policy.tokenizer.id_of(MOVES[0]) is None:
-        raise ConfigError(f"{folder}: must hold a model that played, and its tokenizer lacks the tokens of a view")
-    reader, policy, model = make_actor(policy, config.player, model, key)
+    policy, model = Policy.load(config.player, config.mesh, folder, make_key(config.seed, Purpose.PARAMETERS))
+    actor, policy, model = make_actor(policy, config.player, model, key=None)
     trained, frozen = lora.split(model)
-    parameters = lanes([{"model": trained}])
-    return Player(reader, config.player.environments, frozen, parameters, policy.identity)
+    return Player(actor, config.player.environments, frozen, lanes([tree_of(trained, None)]), policy.identity)

@@ -15,14 +15,14 @@ from jaxlake import observations
 from jaxlake.record import Array
 from jaxlake.state import State
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Action
-from rl.config import Config, ConfigError, NetworkSection
+from rl.config import Config, NetworkSection
 from rl.run.checkpoint import Snapshot
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.tracking import Display
 from rl.students.turns.actor import lane, lanes, log_probabilities
-from rl.students.turns.student import Player, PlayerStudent, make_trainer, play_section
+from rl.students.turns.student import Player, PlayerStudent, make_trainer
 from rl.students.turns.trainer import Learner
 
 Parameters = dict[str, dict[str, Array]]
@@ -93,6 +93,7 @@ class NetworkActor:
     width: int
     episode_steps: int
     chunk: ClassVar[int] = 2048
+    features = staticmethod(flatten)
 
     @classmethod
     def of(cls, student: NetworkSection) -> "NetworkActor":
@@ -103,10 +104,6 @@ class NetworkActor:
     def observe(self) -> Surroundings:
         """The view of an agent."""
         return Surroundings(self.radius, self.episode_steps)
-
-    def features(self, view: tuple[Array, Array]) -> jax.Array:
-        """Return the window as zeros and ones, and the numbers."""
-        return flatten(view)
 
     def adapt(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
         """Return the optimizer as it is."""
@@ -154,17 +151,12 @@ def save(folder: Path, actor: NetworkActor, parameters: Parameters) -> None:
 
 def load(folder: Path) -> tuple[NetworkActor, Parameters]:
     """Read what `save` wrote."""
-    try:
-        actor = NetworkActor(**json.loads((folder / "network.json").read_text(encoding="utf-8")))
-        with np.load(folder / "network.npz") as file:
-            arrays = dict(file)
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{folder}: holds no network that can be read ({error})") from None
     parameters: Parameters = {}
-    for name, array in arrays.items():
-        layer, _, part = name.partition(".")
-        parameters.setdefault(layer, {})[part] = jnp.asarray(array)
-    return actor, parameters
+    with np.load(folder / "network.npz") as file:
+        for name, array in file.items():
+            layer, part = name.split(".")
+            parameters.setdefault(layer, {})[part] = jnp.asarray(array)
+    return NetworkActor(**json.loads((folder / "network.json").read_text(encoding="utf-8"))), parameters
 
 
 @dataclasses.dataclass
@@ -190,9 +182,10 @@ class NetworkState:
         return Snapshot(self.progress, arrays)
 
 
-class NetworkPlayer(PlayerStudent[NetworkState]):
+class NetworkPlayer(PlayerStudent):
     """A player whose actor is a small network."""
 
+    state: NetworkState
     who = "a network that plays the boards"
 
     def __init__(self, config: Config):
@@ -227,5 +220,6 @@ class NetworkPlayer(PlayerStudent[NetworkState]):
 
 def load_player(config: Config, folder: Path) -> Player:
     """Read what a `NetworkPlayer` saved."""
+    assert isinstance(config.student, NetworkSection)
     actor, parameters = load(folder)
-    return Player(actor, play_section(config).environments, None, lanes([parameters]))
+    return Player(actor, config.student.environments, None, lanes([parameters]))

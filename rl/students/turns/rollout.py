@@ -251,15 +251,14 @@ def count(ended: Ended, kinds: Array) -> evidence.Sums:
     Args:
       kinds: object ``[levels]``, the kind of each board.
     """
-    outcome = ended.outcome.reshape(-1)
-    places = np.flatnonzero(outcome != ABSENT)
-    places = places[np.argsort(ended.level.reshape(-1)[places], kind="stable")]
-    outcome, level = outcome[places], ended.level.reshape(-1)[places]
-    checks = np.ones((len(outcome), len(Check)), bool)
+    steps = jax.tree.map(np.ravel, ended)
+    places = np.flatnonzero(steps.outcome != ABSENT)
+    plays = steps[places[np.argsort(steps.level[places], kind="stable")]]
+    checks = np.ones((len(places), len(Check)), bool)
     for end, check in _FAILED.items():
-        checks[outcome == end, check] = checks[outcome == end, Check.GOAL_REACHED] = False
-    levels, first, number = np.unique(level, return_index=True, return_inverse=True)
-    slot = np.arange(len(level)) - first[number]  # of a play among those on its board
+        checks[plays.outcome == end, check] = checks[plays.outcome == end, Check.GOAL_REACHED] = False
+    levels, first, number = np.unique(plays.level, return_index=True, return_inverse=True)
+    slot = np.arange(len(number)) - first[number]  # of a play among those on its board
 
     def by_board(values: Array) -> np.ndarray:
         grid = np.zeros((len(levels), slot.max(initial=0) + 1, *values.shape[1:]), values.dtype)
@@ -270,9 +269,9 @@ def count(ended: Ended, kinds: Array) -> evidence.Sums:
         None,
         kinds[levels],
         checks=by_board(checks),
-        optimal=by_board(outcome == OPTIMAL),
-        tokens=by_board(ended.length.reshape(-1)[places]),
-        truncated=by_board(outcome == LATE),
-        advantages=by_board(ended.advantage.reshape(-1)[places]),
-        counted=by_board(np.ones(len(outcome), bool)),
+        optimal=by_board(plays.outcome == OPTIMAL),
+        tokens=by_board(plays.length),
+        truncated=by_board(plays.outcome == LATE),
+        advantages=by_board(plays.advantage),
+        counted=by_board(np.ones(len(places), bool)),
     )

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from jaxlake.generate import Dataset, pool
 from jaxlake.kinds import Kind
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, Instance
-from rl.config import Config, ConfigError, PlaySection, RunError, extensions
+from rl.config import Config, ConfigError, PlaySection, RunError
 from rl.config.choices import Baseline, PlayerReward
 from rl.judge.answers import Answers, Show
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
@@ -26,7 +26,7 @@ from rl.model.sampler import SamplingParams
 from rl.model.sharding import fingerprint
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key, make_round_key
-from rl.run.recorder import Recorder, RunState
+from rl.run.recorder import Recorder
 from rl.run.tracking import Display, Stopwatch
 from rl.students.turns.actor import Actor, lanes
 from rl.students.turns.rollout import LATE, OPTIMAL, SOLVED, Boards, Ended, count, play
@@ -98,12 +98,6 @@ class Player:
         )
 
 
-def play_section(config: Config) -> PlaySection:
-    """Return the settings of a student that moves turn by turn."""
-    assert isinstance(config.student, PlaySection)
-    return config.student
-
-
 @functools.cache
 def make_trainer(actor: Actor, student: PlaySection, rounds: int) -> TurnTrainer:
     """Return the trainer of an actor; one object for equal arguments, for which programs are compiled."""
@@ -111,20 +105,7 @@ def make_trainer(actor: Actor, student: PlaySection, rounds: int) -> TurnTrainer
     return TurnTrainer(actor, student, actor.adapt(make_optimizer(student.learn, updates)))
 
 
-class PlayerState(RunState, Protocol):
-    """Checkpointed state of a player.
-
-    Attributes:
-      learner: one lane.
-    """
-
-    learner: Learner
-
-
-StateT = TypeVar("StateT", bound=PlayerState)
-
-
-class PlayerStudent(Generic[StateT]):
+class PlayerStudent:
     """A `rl.students.Student` that moves turn by turn: one actor for all agents of a board, see `TurnTrainer`.
 
     Its boards come from the stock of solved ones (`jaxlake.generate.pool`) where that has all kinds of the run, else
@@ -133,7 +114,7 @@ class PlayerStudent(Generic[StateT]):
 
     trainer: TurnTrainer
     frozen: Any = None
-    state: StateT
+    state: Any  # a `rl.run.recorder.RunState` with `learner`, a `Learner` of one lane
     description: str
     who: ClassVar[str]
     """Who plays, in the words of a report."""
@@ -142,20 +123,18 @@ class PlayerStudent(Generic[StateT]):
         if jax.process_count() > 1:
             kind = config.student.kind
             raise ConfigError(f"student.kind = {kind} learns in one process; start it without --processes")
-        self.config, self.settings = config, play_section(config)
+        assert isinstance(config.student, PlaySection)
+        self.config, self.settings = config, config.student
         self.name = NAMES[self.settings.learn.baseline]
-        extensions.check_extensions(config)
         self.validation: Dataset
         self._validation_key: jax.Array
-        self._has_stock = pool.covers(config.all_kinds)
 
     @property
     def training_summary(self) -> str:
         """The learning as the settings have it, in words for an engineer."""
         student, learn = self.settings, self.settings.learn
-        reward = f"Reward {student.reward}."
-        if student.reward == PlayerReward.SPARSE:
-            reward = "Reward 1 when all agents have arrived, else 0."
+        sparse = student.reward == PlayerReward.SPARSE
+        reward = "Reward 1 when all agents have arrived, else 0." if sparse else f"Reward {student.reward}."
         return (
             f"{self.name[0].upper()}{self.name[1:]} of {self.who}, {student.updates} updates a round of "
             f"{student.environments} boards and {student.rollout_steps} steps each, {self.trainer.samples} plays of a "
@@ -168,9 +147,8 @@ class PlayerStudent(Generic[StateT]):
         """Draw the boards of the validations."""
         display.stage("boards", 1)
         self._validation_key = make_key(directory.validation_seed, Purpose.VALIDATION_SET)
-        self.validation = self._held_out(
-            self.config.target_kinds, self._validation_key, self.config.validation.instances
-        )
+        config = self.config
+        self.validation = self._held_out(config.target_kinds, self._validation_key, config.validation.instances)
         display.advance("validation")
 
     @functools.cached_property
@@ -196,27 +174,17 @@ class PlayerStudent(Generic[StateT]):
         self, lake: LakeConfig, key: jax.Array, count: int, exclude: Instance | None, validation: bool = False
     ) -> Dataset:
         """Take boards from the stock, whose quarter for validation is never trained on, or generate them."""
-        if not self._has_stock:
-            return build_boards(self.config.all_kinds, lake, key, count, exclude)
         kinds = self.config.all_kinds
-        return pool.draw(
-            lake,
-            key,
-            count,
-            validation=validation,
-            max_size=max(kind.size for kind in kinds),
-            max_agents=max(kind.num_agents for kind in kinds),
-        )
+        if not pool.covers(kinds):
+            return build_boards(kinds, lake, key, count, exclude)
+        size, agents = max(kind.size for kind in kinds), max(kind.num_agents for kind in kinds)
+        return pool.draw(lake, key, count, validation=validation, max_size=size, max_agents=agents)
 
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
         """Train one round; between the updates a signal stops it, with everything as it was before the round.
 
         Returns:
           A row for each kind with its plays; those on one board are a group.
-
-        Raises:
-          RunError: if the loss of an update is not finite; the state stays that of before the round.
-          Interrupted: where a signal asks for it.
         """
         progress, watch, updates = self.state.progress, Stopwatch(), self.settings.updates
         k = progress.round
@@ -226,13 +194,6 @@ class PlayerStudent(Generic[StateT]):
         key = make_key(self.config.seed, Purpose.ROLLOUT, k)
         learner, ended, metrics = self._train_lanes([boards], jnp.stack([key]), check)
         ended, metrics = jax.tree.map(lambda x: x[0], (ended, metrics))
-        if not np.isfinite(metrics["loss"]).all():
-            bad = int(np.argmin(np.isfinite(metrics["loss"])))
-            recorder.save()
-            raise RunError(
-                f"round {k}: the loss of update {bad + 1} of {updates} is not finite; {self._smaller_rate}; the "
-                f"{self.config.student.kind} before the round is saved"
-            )
         watch.lap("update")
         steps = int(ended.length[ended.outcome != ABSENT].sum())
         seconds = {"update": watch.seconds["update"] / updates}
@@ -245,10 +206,6 @@ class PlayerStudent(Generic[StateT]):
         return evidence.training_evidence(count(ended, boards.kinds), evidence.environment(boards, requested))
 
     @property
-    def _smaller_rate(self) -> str:
-        return f"a smaller student.learn.learning_rate than {self.settings.learn.learning_rate:g} may help"
-
-    @property
     def reference(self) -> Any:
         """The actor's parameters at the start of the rounds, if the divergence from these is in the loss."""
         raise NotImplementedError
@@ -256,32 +213,35 @@ class PlayerStudent(Generic[StateT]):
     def _train_lanes(
         self, boards: Sequence[Dataset], keys: Array, check: Callable[[int], None] | None = None
     ) -> tuple[Learner, Ended, Mapping[str, Array]]:
-        """Train a copy of the actor, as it is, on each of several sets of boards; see `TurnTrainer.train`."""
+        """Train a copy of the actor on each of several sets of boards; the state stays as it is.
+
+        RunError if a loss is not finite. See `TurnTrainer.train` for the rest.
+        """
         learner = jax.tree.map(lambda x: jnp.repeat(x, len(boards), axis=0), self.state.learner)
         optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
         levels = Boards.of_lanes(lanes([part.instances for part in boards]), optima, self.settings.reward)
         reference = self.reference if self.settings.learn.kl_coefficient > 0 else None
-        return self.trainer.train(self.frozen, reference, learner, levels, keys, check)
+        learner, ended, metrics = self.trainer.train(self.frozen, reference, learner, levels, keys, check)
+        if not np.isfinite(metrics["loss"]).all():
+            raise RunError(
+                f"round {self.state.progress.round}: the loss of an update is not finite; a smaller "
+                f"student.learn.learning_rate than {self.settings.learn.learning_rate:g} may help"
+            )
+        return learner, ended, metrics
 
     def answerer(self) -> Player:
         """Return who plays boards with the current parameters."""
         return Player(self.trainer.actor, self.settings.environments, self.frozen, self.state.learner.parameters)
 
     def branch(self, designs: Sequence[LakeConfig], key: jax.Array) -> Learner:
-        """Train a branch of one round on each design, all in one program; the state stays as it is.
+        """Return the learners ``[designs]`` after one round of each design, all in one program; the state stays.
 
         The branches share their keys, so that designs are compared on common random numbers.
-
-        Returns:
-          The learners, ``[designs]`` lanes.
         """
         board_key, train_key = jax.random.split(jax.random.fold_in(key, 0))
         count, exclude = self.config.rounds.instances, self.validation.instances
         boards = [self._draw(design, board_key, count, exclude) for design in designs]
-        learner, _, metrics = self._train_lanes(boards, jnp.stack([train_key] * len(boards)))
-        if not np.isfinite(metrics["loss"]).all():
-            raise RunError(f"the loss of a branch is not finite; {self._smaller_rate}")
-        return learner
+        return self._train_lanes(boards, jnp.stack([train_key] * len(boards)))[0]
 
     def valid_shares(self, learner: Learner, boards: Dataset, samples: int) -> np.ndarray:
         """Let all lanes play boards with common keys; return the share of plays that are valid, ``[lanes, boards]``."""

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,12 +37,6 @@ class Prompt:
     parts: tuple[tuple[tuple[int, ...], ...], ...]
     after: tuple[int, ...]
     moves: tuple[int, ...]
-
-    @classmethod
-    def of_length(cls, length: int) -> "Prompt":
-        """Return a prompt whose views have so many tokens, whichever: programs depend on their number alone."""
-        parts = len(view.phrases())
-        return cls((0,) * (length - parts), (((0,),),) * parts, (), (0,) * len(Action))
 
     @property
     def length(self) -> int:
@@ -84,10 +77,9 @@ def in_words(tokenizer: Tokenizer) -> Prompt:
         words += phrases[0]  # any of them does, as is checked below
     moves = [tokenizer.encode(tokenizer.lead + action.name.lower(), after=words + after) for action in Action]
     if any(len(tokens) != 1 for tokens in moves) or len({tokens[0] for tokens in moves}) < len(moves):
-        several = next((a for a, t in zip(Action, moves, strict=True) if len(t) != 1), Action.UP)
         raise ConfigError(
-            f"{setting} = false: needs a tokenizer with a token for each move, and that of {tokenizer.folder} has none "
-            f"for {several.name.lower()}; set {setting}=true"
+            f"{setting} = false: needs a tokenizer with a token for each move, which that of {tokenizer.folder} lacks; "
+            f"set {setting}=true"
         )
     prompt = Prompt(
         before=tuple(tokenizer.encode(before, after="")),
@@ -108,24 +100,16 @@ def in_words(tokenizer: Tokenizer) -> Prompt:
     return prompt
 
 
-class Properties(NamedTuple):
-    """What phrases have in common.
-
-    Attributes:
-      table: float32 ``[phrases and moves, properties]``, 1 where a phrase has a property.
-      scales: float32 ``[properties]``, how large the first vector of each is.
-    """
-
-    table: np.ndarray
-    scales: np.ndarray
-
-
 @functools.cache
-def properties() -> Properties:
-    """Return the properties of all phrases, part by part, and of the moves.
+def properties() -> tuple[np.ndarray, np.ndarray]:
+    """Return the properties of all phrases, part by part, and of the moves: what they have in common.
 
     Phrases of a direction share what is near, beyond and contested. Distances of one sign share the sign, those of five
     and more their length: what small boards never show is learned with the rest.
+
+    Returns:
+      float32 ``[phrases and moves, properties]``, 1 where a phrase has a property; and ``[properties]``, how large the
+      first vector of each is.
     """
     rows: list[list[tuple[str, ...]]] = []
     for axis in ("rows", "columns"):
@@ -138,6 +122,5 @@ def properties() -> Properties:
     rows += [[("", "move", move)] for move in MOVES]
     names = list(dict.fromkeys(name for row in rows for name in row))
     scales = [_SCALES.get(name[1], 1.0) for name in names]
-    return Properties(
-        np.array([[name in row for name in names] for row in rows], np.float32), np.array(scales, np.float32)
-    )
+    table = np.array([[name in row for name in names] for row in rows], np.float32)
+    return table, np.array(scales, np.float32)

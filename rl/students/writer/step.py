@@ -2,8 +2,8 @@
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
-import jax
 import numpy as np
 import optax
 from flax import nnx
@@ -22,9 +22,8 @@ from rl.learn.optimizer import learning_rate, make_optimizer, updates_made
 from rl.learn.state import TrainState
 from rl.learn.update import answer_logprobs_of, update
 from rl.model.logprobs import join
-from rl.model.policy import Policy
+from rl.model.policy import Policy, Prompts
 from rl.model.sampler import Rollout, SamplingParams
-from rl.model.tokenizer import Tokenizer
 from rl.run.keys import Purpose, make_key
 from rl.run.progress import Progress
 from rl.run.recorder import Recorder
@@ -36,16 +35,16 @@ MISMATCH_ALARM = 1.05
 
 @dataclasses.dataclass(frozen=True)
 class Rewarded:
-    """The worth of a step's answers, the same on all processes.
+    """The worth of a step's ``B`` answers, the same on all processes.
 
     Attributes:
-      rewards, advantages: rewards of ``B`` answers, and advantages over their groups, float32 ``[B]``.
+      rewards, advantages: float32 ``[B]``, advantages over the groups.
       metrics: metrics of the answers.
       short_share: moving share of short answers from now on.
       training: `Progress.training` from now on.
     """
 
-    rewards: reward.Rewards
+    rewards: np.ndarray
     advantages: np.ndarray
     metrics: dict[str, float]
     short_share: float
@@ -57,24 +56,28 @@ def grpo_step(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Take one GRPO step on boards, int ``[learn.prompts]``, by their index in the set.
 
-    1. Sample `learn.samples` answers to each of the boards, and judge them (`sample`).
+    1. Sample `learn.samples` answers to each of the boards (`sample`), and judge them.
     2. Reward the answers, and compare those to one board (`reward_answers`).
     3. Make a batch with an advantage a token (`make_batch`), and the log-probabilities that the updates are measured
        against (`add_logprobs`).
     4. Make `learn.minibatches` updates, each on a part of the batch (`make_updates`).
     5. After every `learn.engineer_every`-th step make an update on engineer examples (`supervised.rehearse`).
 
+    A signal ends the step with everything saved as it was before. Once an update is made, it waits for the step's end.
+
     Returns:
       Metrics, equal on all processes; seconds by part: rollout, credit, logprob, update, rehearsal, host; and answer
       tokens a second by each but the rehearsal.
-
-    Raises:
-      Interrupted: with everything saved as it was before the step. Once an update is made, a signal waits for its end.
     """
     settings, progress, watch = config.writer.learn, state.progress, Stopwatch()
-    expected = len(boards) * settings.samples // jax.process_count()
+    mine = boards[distributed.share(len(boards), "student.learn.prompts")]
+    prompts, expected = data.prompts.take(mine), len(mine) * settings.samples
     show = recorder.with_stop_check(lambda done: recorder.display.within(f"answers {done}/{expected}"))
-    rollout, verdicts = sample(policy, config, state, data, boards, show, watch)
+    rollout = sample(policy, config, state, prompts, show)
+    watch.lap("rollout")
+    verdicts = judge(prompts.instances, data.optima[mine], policy.read(prompts.instances, rollout))
+    # Each process learns of all answers: 512 of 8,192 tokens are 38 MB.
+    rollout, verdicts = distributed.all_gather((rollout, verdicts))
     rewarded = reward_answers(config, progress, data, boards, rollout, verdicts)
     batch = make_batch(policy, settings, data, boards, rollout, rewarded, watch)
     batch = add_logprobs(policy, settings, state, batch, recorder.check_stop, watch)
@@ -98,24 +101,10 @@ def grpo_step(
     return metrics, watch.seconds | rates
 
 
-def sample(
-    policy: Policy,
-    config: Config,
-    state: TrainState,
-    data: BoardSet,
-    boards: np.ndarray,
-    show: Callable[[int], None],
-    watch: Stopwatch,
-) -> tuple[Rollout, Verdict]:
-    """Answer the boards, and judge the answers: ``[P * learn.samples]``, those to one board side by side.
-
-    Each process samples the answers to its part of the boards and then learns of all. (512 answers of 8,192 tokens are
-    38 MB.) `show` is called with the number of finished answers, now and then, and may raise.
-    """
+def sample(policy: Policy, config: Config, state: TrainState, prompts: Prompts, show: Callable[[int], None]) -> Rollout:
+    """Return `learn.samples` answers to each of this process's prompts, side by side; see `Answerer` for `show`."""
     settings, progress = config.writer.learn, state.progress
-    mine = boards[distributed.share(len(boards), "student.learn.prompts")]
-    prompts = data.prompts.take(mine)
-    rollout = policy.sampler.generate(
+    return policy.sampler.generate(
         policy.rollout_parameters(state.parameters),
         prompts.tokens,
         make_key(config.seed, Purpose.ROLLOUT, progress.round, progress.cursor // settings.prompts),
@@ -123,37 +112,29 @@ def sample(
         sampling=SamplingParams(settings.temperature),
         progress=show,
     )
-    watch.lap("rollout")
-    plans = policy.read(prompts.instances, rollout)
-    verdicts = judge(prompts.instances, data.optima[mine], plans)
-    answers = distributed.all_gather((rollout, verdicts))
-    watch.lap("host")
-    return answers
 
 
 def reward_answers(
     config: Config, progress: Progress, data: BoardSet, boards: np.ndarray, rollout: Rollout, verdicts: Verdict
 ) -> Rewarded:
     """Reward the answers, compare those to one board, and describe them; `progress` is not changed."""
-    samples, lengths, tokens = config.writer.learn.samples, config.writer.reward, rollout.mask.sum(axis=-1)
+    settings, samples, tokens = config.writer.reward, config.writer.learn.samples, rollout.mask.sum(axis=-1)
     groups = np.repeat(boards, samples)
-    short_share = reward.moving_share(progress.short_share, tokens, lengths.free_tokens)
-    rewards = reward.rewards(lengths, verdicts, data.optima[groups], tokens, short_share)
-    kinds, truncated = data.kinds[groups], rollout.truncated
-    described = metrics.describe(kinds, verdicts, rewards, tokens, truncated, groups, config.lake.kinds)
+    short_share = reward.moving_share(progress.short_share, tokens, settings.free_tokens)
+    rewards = reward.rewards(settings, verdicts, data.optima[groups], tokens, short_share)
+    described = metrics.describe(
+        data.kinds[groups], verdicts, rewards, tokens, rollout.truncated, groups, config.lake.kinds
+    )
     described["zero_advantage"] = float((np.ptp(rewards.total.reshape(-1, samples), axis=-1) == 0).mean())
     described |= dict.fromkeys(("groups_sampled", "groups_kept"), float(len(boards)))
     if config.writer.text.thinking_cap is not None:
         described["thoughts_cut"] = float(rollout.forced.any(axis=-1).mean())
     compared = advantages(rewards.total, groups, config.writer.learn.advantage)
-    checks, optimal, length, cut, worth = (
-        x.reshape(-1, samples, *x.shape[1:]) for x in (verdicts.checks, verdicts.optimal, tokens, truncated, compared)
-    )
-    of_boards = data.kinds[boards]
-    training = evidence.add(
-        progress.training, of_boards, checks=checks, optimal=optimal, tokens=length, truncated=cut, advantages=worth
-    )
-    return Rewarded(rewards, compared, described, short_share, training)
+    columns = {"checks": verdicts.checks, "optimal": verdicts.optimal, "tokens": tokens, "advantages": compared}
+    columns["truncated"] = rollout.truncated
+    by_group: dict[str, Any] = {name: x.reshape(-1, samples, *x.shape[1:]) for name, x in columns.items()}
+    training = evidence.add(progress.training, data.kinds[boards], **by_group)
+    return Rewarded(rewards.total, compared, described, short_share, training)
 
 
 def make_batch(
@@ -169,8 +150,8 @@ def make_batch(
 
     Tokens that the sampler wrote to close a thought are in the batch and count nowhere: the policy did not choose them.
 
-    With exact credit an answer goes into the batch up to the token that loses its reward: what an update says of its
-    tokens, entropy and mismatch among it, is said of these.
+    With exact credit an answer goes into the batch up to the token that loses its reward: what follows teaches nothing,
+    so nothing is computed of it. Entropy and mismatch are then of these tokens alone.
     """
     groups = np.repeat(boards, settings.samples)
     mine = distributed.share(len(groups), "student.learn.prompts")
@@ -178,8 +159,16 @@ def make_batch(
     by_token = np.repeat(rewarded.advantages[mine, None], mask.shape[1], axis=-1)
     if settings.credit is Credit.EXACT:
         watch.lap("host")
-        has_reward = rewarded.rewards.total[mine] > 0
-        mask, by_token = exact_credit(policy.tokenizer, data, groups[:: settings.samples], rollout, has_reward)
+        answers = [row[written].tolist() for row, written in zip(rollout.tokens, mask, strict=True)]
+        board = groups[:: settings.samples]
+        credits = credit.token_credit(
+            data.prompts.instances[board],
+            data.optima[board],
+            [policy.tokenizer.pieces(answer) for answer in answers],
+            rewarded.rewards[mine] > 0,
+            mask.shape[1],
+        )
+        mask, by_token = mask & (credits != 0), token_advantages(credits, np.asarray(rollout.logprobs))
         watch.lap("credit")
     prompts = [data.prompts.tokens[board] for board in groups]
     sequences = join(prompts, policy.text.max_prompt_tokens, rollout.tokens, mask)
@@ -190,28 +179,6 @@ def make_batch(
     )
     watch.lap("host")
     return batch
-
-
-def exact_credit(
-    tokenizer: Tokenizer, data: BoardSet, boards: np.ndarray, rollout: Rollout, rewarded: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return which tokens of these answers are trained on, bool ``[B, T]``, and their advantages, float32 ``[B, T]``.
-
-    What follows the loss of the reward teaches nothing, so nothing is computed of it.
-
-    Args:
-      boards: int ``[P]``, the boards of the answers, those to one board side by side.
-      rewarded: bool ``[B]``.
-    """
-    answers = [row[mask].tolist() for row, mask in zip(rollout.tokens, rollout.mask, strict=True)]
-    credits = credit.token_credit(
-        data.prompts.instances[boards],
-        data.optima[boards],
-        [tokenizer.pieces(answer) for answer in answers],
-        rewarded,
-        rollout.mask.shape[1],
-    )
-    return rollout.mask & (credits != 0), token_advantages(credits, np.asarray(rollout.logprobs))
 
 
 def add_logprobs(
@@ -235,9 +202,8 @@ def add_logprobs(
         values = np.zeros(sequences.mask.shape, np.float32)
         for number in range(settings.minibatches):
             rows = minibatch_rows(number, settings)
-            values[rows] = answer_logprobs_of(
-                policy.graph, parameters, sequences[rows], policy.mesh, settings, check_stop
-            )
+            part = sequences[rows]
+            values[rows] = answer_logprobs_of(policy.graph, parameters, part, policy.mesh, settings, check_stop)
         watch.lap("logprob")
         return values
 

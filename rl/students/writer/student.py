@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,11 @@ from jaxlake.arguments import seed_key
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.generate import Dataset, candidates
 from jaxlake.generate.candidates import BLOCK, Shape
-from jaxlake.kinds import Kind
 from jaxlake.types import Instance, coordinate
 from rl import distributed
-from rl.config import Config, ConfigError, extensions
+from rl.config import Config, ConfigError
 from rl.config.choices import Credit, LanguageKind
-from rl.judge.answers import Answers, Show
+from rl.judge.answers import Answerer, Answers, Show
 from rl.judge.validation import validate
 from rl.learn import supervised
 from rl.learn.boards import VALIDATION_WAIT, BoardSet, Draw, build_boards, mixed_boards
@@ -58,18 +57,15 @@ class PlanWriter:
     policy: Policy
     trained: nnx.State
     parameters: nnx.State
+    first_lost = staticmethod(first_lost)
 
     @property
     def identity(self) -> dict[str, Any]:
         """The parameters' and the model's digests, and the cap on thoughts."""
-        text = self.policy.text
-        cap = (
-            {"max_thinking_tokens": text.thinking_cap, "early_stop": self.policy.early_stop}
-            if text.thinking_cap
-            else {}
-        )
+        cap = self.policy.text.thinking_cap
+        thinking = {"max_thinking_tokens": cap, "early_stop": self.policy.early_stop} if cap else {}
         computed = {"parameters": sharding.fingerprint(self.trained), "dtype": str(self.policy.shape.dtype)}
-        return computed | self.policy.identity | cap
+        return computed | self.policy.identity | thinking
 
     @property
     def rows(self) -> int:
@@ -80,10 +76,6 @@ class PlanWriter:
     def prompt(self) -> Callable[[Instance], str]:
         """The message of a board."""
         return writer(self.policy.text)
-
-    def first_lost(self, boards: Instance, texts: Sequence[str]) -> list[int | None]:
-        """Return the place in each text that loses the last valid plan."""
-        return first_lost(boards, texts)
 
     def answer(
         self, boards: Instance, samples: int, sampling: SamplingParams, key: jax.Array, show: Show, first: int = 0
@@ -113,17 +105,43 @@ class PlanWriter:
 
 
 class Writer:
-    """The part of a student that a language model is: it designs environments, and is saved as a Hugging Face folder.
+    """The part of a student that a language model is: it is taught, designs environments, and is saved.
 
     Attributes:
       config: the run's configuration.
       policy: the model's static half, its tokenizer and its mesh.
       state: the run's state; known after `Student.restore`.
+      plans: the plans of the warm start, if there are any.
     """
 
     config: Config
     policy: Policy
+    validation: Dataset
     state: Any  # a `rl.learn.state.TrainState`, which each student narrows
+    plans: Sequences | None = None
+
+    def answerer(self) -> Answerer:
+        """Return who answers boards with the current parameters."""
+        raise NotImplementedError
+
+    def rounds_learner(self, trained: nnx.State) -> tuple[optax.GradientTransformation, Any]:
+        """Return the optimizer of the rounds, and the first parameters that it updates."""
+        raise NotImplementedError
+
+    def first_optimizer_state(self, stage: str, trained: nnx.State) -> optax.OptState:
+        """Return the optimizer's state where a stage begins."""
+        if stage == "warm_start":
+            settings = self.config.student.warm_start
+            return init_state(make_optimizer(settings, settings.steps), trained, self.policy.mesh)
+        return init_state(*self.rounds_learner(trained), self.policy.mesh)
+
+    def warm_start(self, recorder: Recorder) -> None:
+        """Learn the examples if the settings ask for any, and validate; take the optimizer of the rounds."""
+        if self.config.student.warm_start.steps:
+            supervised.warm_start(self.policy, self.config, self.state, recorder, self.plans)
+            recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
+        first = self.first_optimizer_state("rounds", lora.split(self.state.parameters)[0])
+        self.state.begin_rounds(first, self.policy, self.config)
 
     def designer_parameters(self, engineer: str) -> nnx.State:
         """Return the reference's parameters for the engineer `base`, else the current ones."""
@@ -141,21 +159,22 @@ class Writer:
         self.policy.save(folder, self.state.parameters)
 
 
+def abstract_reference(config: Config, trained: nnx.State, dtype: Any, mesh: Mesh) -> Any:
+    """Return the arrays of the reference policy without numbers; None where the run keeps none."""
+    if not config.needs_reference:
+        return None
+    return sharding.abstract(jax.eval_shape(lambda tree: sharding.cast_matrices(tree, dtype), trained), mesh)
+
+
 class WriterStudent(Writer):
     """A `rl.students.Student` that writes: a language model that answers boards in words."""
 
     def __init__(self, config: Config):
-        extensions.check_extensions(config)
-        self.config, teaching = config, config.writer.warm_start
-        self._optimizers = {"warm_start": make_optimizer(teaching, teaching.steps), "rounds": rounds_optimizer(config)}
-        self.policy, self._parameters = Policy.create(
-            config.writer, config.mesh, make_key(config.seed, Purpose.PARAMETERS)
-        )
+        self.config, key = config, make_key(config.seed, Purpose.PARAMETERS)
+        self.policy, self._parameters = Policy.create(config.writer, config.mesh, key)
         self.description = self.policy.describe(self._parameters)
         self._draw: Draw = functools.partial(build_boards, config.all_kinds)
         self.state: TrainState
-        self.validation: Dataset
-        self._plans: Sequences | None = None
 
     @property
     def training_summary(self) -> str:
@@ -180,11 +199,7 @@ class WriterStudent(Writer):
         rollout = sharding.abstract_rollout(parameters, shape.dtype, mesh)
         unshared = sharding.split_ready(parameters, shape.dtype, mesh)[1]
         moments = sharding.abstract(jax.eval_shape(rounds_optimizer(config).init, trained), mesh)
-        reference: Any = ()
-        if config.needs_reference:
-            copied = jax.eval_shape(lambda tree: sharding.cast_matrices(tree, shape.dtype), trained)
-            reference = sharding.abstract(copied, mesh)
-        beside = moments, reference
+        beside = moments, abstract_reference(config, trained, shape.dtype, mesh)
         gradient = functools.partial(lower_gradient, graph, parameters, config.writer.learn, *rooms, mesh)
         return [
             Program("decode", lambda: sampler.lower(rollout), (rollout, abstract(sampler)), (beside, unshared)),
@@ -195,7 +210,7 @@ class WriterStudent(Writer):
         """Take the state of the last whole checkpoint; draw the boards of validations and the warm start's plans."""
         config, teaching, wanted = self.config, self.config.writer.warm_start, self.config.validation
         check_room(self.policy, config)
-        self.state = restore(self.policy, self._parameters, self._first_optimizer, directory, display)
+        self.state = restore(self.policy, self._parameters, self.first_optimizer_state, directory, display)
         del self._parameters
         plans = self.state.progress.stage == "warm_start" and teaching.steps > teaching.engineer_first
         display.stage("boards", 1 + plans)
@@ -205,21 +220,12 @@ class WriterStudent(Writer):
         display.advance("validation")
         if plans:
             exclude = self.validation.instances
-            self._plans = supervised.plan_examples(self.policy, config, self._draw, exclude, display)
+            self.plans = supervised.plan_examples(self.policy, config, self._draw, exclude, display)
             display.advance("warm start")
 
-    def _first_optimizer(self, stage: str, parameters: nnx.State) -> optax.OptState:
-        """Return the optimizer's state where a stage begins."""
-        optimizer = self._optimizers["warm_start" if stage == "warm_start" else "rounds"]
-        return init_state(optimizer, parameters, self.policy.mesh)
-
-    def warm_start(self, recorder: Recorder) -> None:
-        """Learn the solver's plans and engineer examples, and validate; take the optimizer of the rounds."""
-        if self.config.writer.warm_start.steps:
-            supervised.warm_start(self.policy, self.config, self.state, recorder, self._plans)
-            recorder.keep_best("warm_start", validate(self, recorder, "warm_start", occasion=1))
-        first = self._first_optimizer("rounds", self.state.parameters)
-        self.state.begin_rounds(first, self.policy, self.config)
+    def rounds_learner(self, trained: nnx.State) -> tuple[optax.GradientTransformation, nnx.State]:
+        """Return the optimizer of the rounds, and what it updates."""
+        return rounds_optimizer(self.config), trained
 
     def build(self, lake: LakeConfig) -> Dataset:
         """Generate and solve the boards of the round."""
@@ -275,41 +281,27 @@ def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
     The answers to a prompt must fit into the sampler's rows, texts into their room, and the boards of a step into equal
     shares of the processes. Tokens can have exact credit only if a cell is one token: else the wrong one is unknown.
     """
-    policy.sampler.width(max(config.writer.learn.samples, config.validation.samples))
-    distributed.share(config.writer.learn.prompts, "student.learn.prompts")
+    tokenizer, engineer = policy.tokenizer, config.engineer
+    learn, teaching = config.writer.learn, config.writer.warm_start
+    policy.sampler.width(max(learn.samples, config.validation.samples))
+    distributed.share(learn.prompts, "student.learn.prompts")
     distributed.share(config.validation.instances, "validation.instances")
-    check_engineer_texts(policy.tokenizer, config, examples)
-    for kind in config.all_kinds:
-        policy.prompts(fullest(kind))
-    if config.writer.learn.credit is Credit.EXACT:
-        side = max(kind.size for kind in config.all_kinds)
-        for cell in (coordinate(cell, side) for cell in range(side * side)):
-            if len(pieces := policy.tokenizer.pieces(policy.tokenizer.encode(cell))) > 1:
-                raise ConfigError(
-                    f"student.learn.credit = exact: needs a tokenizer with one token a cell, and {cell} has {pieces}; "
-                    "set student.learn.credit=outcome"
-                )
-
-
-def check_engineer_texts(tokenizer: Tokenizer, config: Config, examples: int) -> None:
-    """Draw engineer examples, and see whether what the engineer reads, writes and is taught has its room."""
-    engineer, teaching = config.engineer, config.writer.warm_start
-
-    def draw(contexts: Sequence[str]) -> list[supervised.ExampleTokens]:
-        return supervised.example_tokens(tokenizer, config, np.random.default_rng(0), examples, contexts)
-
+    draw = functools.partial(supervised.example_tokens, tokenizer, config, np.random.default_rng(0), examples)
     if isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API:
         drawn = draw((engineer.context,))
         check_fit([x.context for x in drawn], engineer.max_prompt_tokens, "engineer.max_prompt_tokens")
         check_fit([x.answer for x in drawn], engineer.max_answer_tokens, "engineer.max_answer_tokens")
-    if teaching.teaches_engineer or config.writer.learn.engineer_every > 0:
+    if teaching.teaches_engineer or learn.engineer_every > 0:
         supervised.join_examples(tokenizer, teaching, draw(teaching.contexts))
-
-
-def fullest(kind: Kind) -> Instance:
-    """Draw boards of a kind with the most holes that a configuration can ask for, whose prompts are about the longest.
-
-    Scattered holes: in a drawing, holes side by side are few tokens. Of Qwen's, a board of 10x10 with all holes at its
-    end has 433 with five agents, the longest of these 478.
-    """
-    return candidates.draw(seed_key(0), 0, BLOCK, Shape(kind, MAX_HOLE, kind.size, kind.num_agents))
+    for kind in config.all_kinds:
+        # Boards with the most holes have about the longest prompts. They are scattered: in a drawing, holes side by
+        # side are few tokens. Of Qwen's, a board of 10x10 with all holes at its end has 433, the longest of these 478.
+        policy.prompts(candidates.draw(seed_key(0), 0, BLOCK, Shape(kind, MAX_HOLE, kind.size, kind.num_agents)))
+    if learn.credit is Credit.EXACT:
+        side = max(kind.size for kind in config.all_kinds)
+        for cell in (coordinate(cell, side) for cell in range(side * side)):
+            if len(pieces := tokenizer.pieces(tokenizer.encode(cell))) > 1:
+                raise ConfigError(
+                    f"student.learn.credit = exact: needs a tokenizer with one token a cell, and {cell} has {pieces}; "
+                    "set student.learn.credit=outcome"
+                )
