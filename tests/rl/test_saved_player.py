@@ -29,7 +29,9 @@ ACTOR = NetworkActor(**NETWORK, episode_steps=SMALL.episode_steps)
 def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch):
     run, learner = tmp_path / "run", network.begin(ACTOR, optax.sgd(1e-3), jax.random.key(0)[None])
     network.save(run / "final", ACTOR, parameters := lane(learner.parameters, 0))
-    jax.tree.map(np.testing.assert_array_equal, network.load(run / "final"), (ACTOR, parameters))
+    player = network.load_player(Config(**LAB), run / "final")
+    assert player.actor == ACTOR
+    jax.tree.map(np.testing.assert_array_equal, lane(player.parameters, 0), parameters)
     (run / "config.yaml").write_text(Config(**LAB).to_yaml())
     (run / "version.json").write_text(json.dumps({"jaxlake": "0.1.0", "format": FORMAT}))
     boards = take(suite := load_suite("test"), spread(suite)[:30])
@@ -40,9 +42,7 @@ def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch)
     assert "published" in shown and "this model, turn by turn " in shown and "steps on average" in shown
     assert "student.text.max_new_tokens" not in shown
     scores = json.loads((run / "evaluations/benchmark/scores.json").read_text())
-    answers = network.load_player(Config(**LAB), run / "final").answer(
-        boards.instances, 1, GREEDY, jax.random.key(0), print
-    )
+    answers = player.answer(boards.instances, 1, GREEDY, jax.random.key(0), print)
     lines = [json.loads(line) for line in (run / "evaluations/benchmark/answers.jsonl").read_text().splitlines()]
     texts = dict(zip(boards.ids, answers.texts(range(30)), strict=True))
     assert {line["id"]: line["answer"] for line in lines} == texts and scores["answers"] == 30

@@ -36,10 +36,8 @@ class Actor(Hashable, Protocol):
 
     @property
     def episode_steps(self) -> int: ...
-
     @property
     def observe(self) -> Callable[[State], Any]: ...
-
     @property
     def chunk(self) -> int: ...
 

@@ -149,16 +149,6 @@ def save(folder: Path, actor: NetworkActor, parameters: Parameters) -> None:
     (folder / "network.json").write_text(json.dumps(dataclasses.asdict(actor), indent=1) + "\n", encoding="utf-8")
 
 
-def load(folder: Path) -> tuple[NetworkActor, Parameters]:
-    """Read what `save` wrote."""
-    parameters: Parameters = {}
-    with np.load(folder / "network.npz") as file:
-        for name, array in file.items():
-            layer, part = name.split(".")
-            parameters.setdefault(layer, {})[part] = jnp.asarray(array)
-    return NetworkActor(**json.loads((folder / "network.json").read_text(encoding="utf-8"))), parameters
-
-
 @dataclasses.dataclass
 class NetworkState:
     """All that a checkpoint holds of a run of a network.
@@ -178,8 +168,7 @@ class NetworkState:
 
     def snapshot(self) -> Snapshot:
         """Return the content of a checkpoint."""
-        arrays = {"parameters": self.learner.parameters, "optimizer": self.learner.optimizer}
-        return Snapshot(self.progress, arrays)
+        return Snapshot(self.progress, vars(self.learner))
 
 
 class NetworkPlayer(PlayerStudent):
@@ -199,13 +188,10 @@ class NetworkPlayer(PlayerStudent):
 
     def restore(self, directory: RunDirectory, display: Display) -> None:
         """Take the state of the last whole checkpoint, or a fresh network; draw the boards of the validations."""
-        arrays = {"parameters": self._first.parameters, "optimizer": self._first.optimizer}
-        snapshot = directory.checkpoints.restore(lambda saved: jax.eval_shape(lambda: arrays), display.say)
-        if snapshot is None:
-            self.state = NetworkState(self._first, Progress())
-        else:
-            learner = Learner(parameters=snapshot.arrays["parameters"], optimizer=snapshot.arrays["optimizer"])
-            self.state = NetworkState(learner, snapshot.progress)
+        snapshot = directory.checkpoints.restore(lambda _: jax.eval_shape(lambda: vars(self._first)), display.say)
+        self.state = NetworkState(self._first, Progress())
+        if snapshot is not None:
+            self.state = NetworkState(Learner(**snapshot.arrays), snapshot.progress)
         self.draw_validation(directory, display)
 
     @property
@@ -221,5 +207,9 @@ class NetworkPlayer(PlayerStudent):
 def load_player(config: Config, folder: Path) -> Player:
     """Read what a `NetworkPlayer` saved."""
     assert isinstance(config.student, NetworkSection)
-    actor, parameters = load(folder)
+    actor, parameters = NetworkActor(**json.loads((folder / "network.json").read_text(encoding="utf-8"))), Parameters()
+    with np.load(folder / "network.npz") as file:
+        for name, array in file.items():
+            layer, part = name.split(".")
+            parameters.setdefault(layer, {})[part] = jnp.asarray(array)
     return Player(actor, config.student.environments, None, lanes([parameters]))

@@ -267,11 +267,6 @@ def load_writer(config: Config, folder: Path | str, boards: Instance, say: Calla
     longest = max(map(len, loaded.unbounded_prompts(boards).tokens))
     policy = dataclasses.replace(loaded, text=config.writer.text.model_copy(update={"max_prompt_tokens": longest}))
     say(f"{folder}: {policy.describe(parameters)}")
-    if longest > config.writer.text.max_prompt_tokens:
-        say(
-            f"prompts have up to {longest} tokens and get the room they need (student.text.max_prompt_tokens = "
-            f"{config.writer.text.max_prompt_tokens} is for training)"
-        )
     return PlanWriter(policy, parameters, policy.rollout_parameters(parameters))
 
 
@@ -285,7 +280,6 @@ def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
     learn, teaching = config.writer.learn, config.writer.warm_start
     policy.sampler.width(max(learn.samples, config.validation.samples))
     distributed.share(learn.prompts, "student.learn.prompts")
-    distributed.share(config.validation.instances, "validation.instances")
     draw = functools.partial(supervised.example_tokens, tokenizer, config, np.random.default_rng(0), examples)
     if isinstance(engineer.kind, LanguageKind) and engineer.kind != LanguageKind.API:
         drawn = draw((engineer.context,))
