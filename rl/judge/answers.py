@@ -44,7 +44,6 @@ class Answerer(Protocol):
     Attributes:
       identity: plain values that affect the answers, beside the boards, the sampling and the key.
       rows: number of answers that are made at once.
-      prompt: function from a board to its question in words, of which a player knows nothing.
       first_lost: function from boards and texts to the place in each text that loses the last valid plan
         (`rl.learn.credit.first_lost`); None for who does not write.
     """
@@ -54,9 +53,6 @@ class Answerer(Protocol):
 
     @property
     def rows(self) -> int: ...
-
-    @property
-    def prompt(self) -> Callable[[Instance], str]: ...
 
     @property
     def first_lost(self) -> Callable[[Instance, Sequence[str]], Sequence[int | None]] | None: ...

@@ -10,9 +10,10 @@ from engineer import evidence as evidence_
 from engineer.evidence import Evidence, TrainingEvidence
 from jaxlake.files import record
 from jaxlake.generate import Dataset
-from jaxlake.types import Check, Verdict
+from jaxlake.types import Check, Instance, Verdict
 from rl.config import Config
 from rl.judge.answers import GREEDY, Answerer, Answers, judge
+from rl.model.policy import writer
 from rl.model.sampler import SamplingParams
 from rl.run.keys import Purpose, make_round_key
 from rl.run.recorder import Recorder
@@ -79,7 +80,8 @@ def validate(
         ),
     )
     recorder.directory.write(f"{name}/evidence.json", evidence.to_json())
-    recorder.directory.write(f"{name}/samples.json", _samples(answerer, data, greedy, verdicts))
+    samples = _samples(writer(config.student.text), answerer, data, greedy, verdicts)
+    recorder.directory.write(f"{name}/samples.json", samples)
     recorder.meter.read()  # what validation compiles is not the next step's
     display.say(f"{stage}: {summary(evidence)}")
     return evidence
@@ -101,7 +103,12 @@ def _advance(recorder: Recorder) -> Callable[[int], None]:
 
 
 def _samples(
-    answerer: Answerer, data: Dataset, greedy: Answers, verdicts: Verdict, count: int = 12
+    write: Callable[[Instance], str],
+    answerer: Answerer,
+    data: Dataset,
+    greedy: Answers,
+    verdicts: Verdict,
+    count: int = 12,
 ) -> list[dict[str, Any]]:
     """Return some boards with their greedy answers, evenly spread over the set, in plain JSON."""
     boards, total = data.instances, len(data.kinds)
@@ -111,7 +118,7 @@ def _samples(
     return [
         {
             "instance": {key: record(boards[i], "")[key] for key in ("size", "holes", "starts", "goals")},
-            "prompt": answerer.prompt(boards[i]),
+            "prompt": write(boards[i]),
             "answer": answer,
             "lost_at": None if greedy.truncated[i] else place,  # it may have been on its way
             "checks": {c.name.lower(): bool(verdicts.checks[i, c]) for c in Check},

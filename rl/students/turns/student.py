@@ -66,11 +66,6 @@ class Player:
         digest = fingerprint((self.parameters, self.frozen))
         return {"parameters": digest, "episode_steps": self.actor.episode_steps, **self.about}
 
-    @property
-    def prompt(self) -> Callable[[Instance], str]:
-        """The board in words, which the player does not see so."""
-        return lambda board: text.prompt(board, text.PromptStyle.COORDINATES)
-
     def answer(
         self, boards: Instance, samples: int, sampling: SamplingParams, key: jax.Array, show: Show, first: int = 0
     ) -> Answers:

@@ -32,7 +32,7 @@ from rl.learn.state import TrainState, restore
 from rl.learn.update import lower_gradient
 from rl.model import lora, sharding
 from rl.model.logprobs import Sequences
-from rl.model.policy import Policy, abstract_model, writer
+from rl.model.policy import Policy, abstract_model
 from rl.model.sampler import Sampler, SamplingParams
 from rl.model.sampler.programs import abstract
 from rl.model.tokenizer import Tokenizer, check_fit
@@ -71,11 +71,6 @@ class PlanWriter:
     def rows(self) -> int:
         """Answers in the sampler at once."""
         return self.policy.rows
-
-    @property
-    def prompt(self) -> Callable[[Instance], str]:
-        """The message of a board."""
-        return writer(self.policy.text)
 
     def answer(
         self, boards: Instance, samples: int, sampling: SamplingParams, key: jax.Array, show: Show, first: int = 0
