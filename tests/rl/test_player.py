@@ -1,7 +1,6 @@
 """The network that plays: its plans, its training and its runs, on boards small enough to be checked by force."""
 
 import json
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,14 +11,12 @@ from lab import LAB, NETWORK, SMALL, Linear, batched, boards, whole
 from jaxlake import Params
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
-from jaxlake.generate import pool
 from jaxlake.levels import LevelBank, stack
 from jaxlake.types import ABSENT, Action, Check
 from jaxlake.verify import verify
 from rl.command import shipped
 from rl.compare import main as compare
 from rl.config import Config
-from rl.judge.answers import GREEDY, judge
 from rl.model.sampler import SamplingParams
 from rl.run.directory import RunDirectory
 from rl.run.tracking import Display
@@ -145,23 +142,13 @@ def test_engineers_of_networks_are_compared_from_nothing_on_each_seed(tmp_path):
         assert len({(run / "rounds/0/evidence.json").read_bytes() for run in (first, *others)}) == 1
 
 
-def test_a_validation_is_drawn_and_judged():
-    student, learner = NetworkPlayer(Config(**LAB)), network.begin(ACTOR, ADAM, jax.random.key(1)[None])
-    with Display(quiet=True) as display:
-        student.draw_validation(SimpleNamespace(validation_seed=3), display)
-        assert display.done == display._total
-    drawn = pool.draw(LakeConfig.uniform(("3", "4x3", "5"), 0.2, 0.2), jax.random.key(0), 24)
-    player = Player(ACTOR, 8, None, learner.parameters)
-    key, optima = jax.random.key(1), np.asarray(drawn.solutions.cost)
-    for samples, sampling in (1, GREEDY), (3, SamplingParams()), (2, SamplingParams(0.5)):
-        answers = player.answer(drawn.instances, samples, sampling, key, print)
-        verdicts = judge(drawn.instances, optima, answers.plans)
-        for i in range(24 * samples):
-            expected = verify(drawn.instances[i // samples], answers.plans[i], optima[i // samples])
-            jax.tree.map(np.testing.assert_array_equal, verdicts[i], expected)
-    alone = player.answer(drawn.instances, 1, SamplingParams(), key, print)
-    sampled = player.answer(drawn.instances, 3, SamplingParams(), key, print)
-    np.testing.assert_array_equal(sampled.lengths[::3], alone.lengths)  # the first of three is that of one
+def test_several_plays_of_a_board_are_drawn_apart_and_the_first_is_that_of_one():
+    levels, _ = boards()
+    learner = network.begin(ACTOR, ADAM, jax.random.key(1)[None])
+    player, key = Player(ACTOR, 8, None, learner.parameters), jax.random.key(1)
+    alone = player.answer(levels, 1, SamplingParams(), key, print)
+    sampled = player.answer(levels, 3, SamplingParams(), key, print)
+    np.testing.assert_array_equal(sampled.lengths[::3], alone.lengths)
     assert any(sampled.lengths[0::3] != sampled.lengths[1::3])
 
 

@@ -20,7 +20,7 @@ from rl.config import NetworkSection
 from rl.students.turns import network
 from rl.students.turns.actor import lane
 from rl.students.turns.network import NetworkActor
-from rl.students.turns.rollout import CONFLICT, HOLE, LATE, OPTIMAL, SOLVED, Boards, Ended, Rollout, count, ended
+from rl.students.turns.rollout import CONFLICT, HOLE, LATE, OPTIMAL, SOLVED, Boards, Rollout, count, ended
 from rl.students.turns.student import make_trainer
 from rl.students.turns.trainer import DISCOUNT, RIDGE, Learner, TurnTrainer
 
@@ -293,22 +293,6 @@ def test_plays_are_counted_as_evidence_by_board():
         spread = np.sqrt(np.sum(np.square(residuals)) / (len(groups) - 1) / len(groups)) / (row.n / len(groups))
         assert row.sampled_se == pytest.approx(spread)
     assert sum(row.n for row in rows) == rollout.done.sum() and len(rows) == 2
-
-
-def test_the_plays_and_metrics_of_a_round_are_those_of_its_updates():
-    levels, optima = boards(6)
-    made = trainer(rate=0.1, baseline="fitted")
-    learner = Learner(parameters=batched(WEIGHTS), optimizer=batched(made.optimizer.init(WEIGHTS)))
-    stock, seen = Boards.of_lanes(batched(levels), optima[None], SMALL.reward), []
-    _, plays, metrics = made.train(None, None, learner, stock, jax.random.key(5)[None], seen.append)
-    assert seen == [1, 2] and plays.outcome.shape[:2] == metrics["loss"].shape == (1, SMALL.updates)
-    names = [f"failure/{check}" for check in ("hole_free", "conflict_free", "goal_reached")]
-    np.testing.assert_array_equal(metrics["episodes"], (plays.outcome != ABSENT).sum(axis=(2, 3)))
-    for name, ends in zip(["optimal", *names], (OPTIMAL, HOLE, CONFLICT, LATE), strict=True):
-        np.testing.assert_allclose(
-            metrics[name] * metrics["episodes"], (plays.outcome == ends).sum(axis=(2, 3)), atol=1e-3
-        )
-    assert isinstance(plays, Ended) and plays.length.max() <= SMALL.episode_steps
 
 
 def train(made, learner, levels, optima, keys):
