@@ -157,15 +157,14 @@ def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> 
     table, scales = properties()
 
     def extend(path: tuple[Any, ...], old: nnx.Variable, new: nnx.Variable) -> nnx.Variable:
-        if old.shape == new.shape and path[0] not in ("embed_tokens", "lm_head"):
+        if path[0] not in ("embed_tokens", "lm_head"):
             return old
         rows = old[...]
         spread = scales[:, None] * jnp.sqrt(jnp.mean(rows[:first].astype(jnp.float32) ** 2))
         fresh = table @ (spread * jax.random.normal(key, (len(scales), rows.shape[1]), jnp.float32))
-        whole = (
-            jnp.pad(rows[:first], ((0, size - first), (0, 0))).at[first : first + count].set(fresh.astype(rows.dtype))
-        )
-        return old.replace(jax.device_put(whole, new.sharding))
+        rows = jnp.concatenate([rows[:first], fresh.astype(rows.dtype)])
+        rows = jnp.pad(rows, ((0, size - len(rows)), (0, 0)))
+        return old.replace(jax.device_put(rows, new.sharding))
 
     flat, wanted = nnx.to_flat_state(parameters), dict(nnx.to_flat_state(shapes))
     grown = nnx.from_flat_state([(path, extend(path, variable, wanted[path])) for path, variable in flat])
