@@ -265,7 +265,7 @@ class TurnLearnSection(LossFields):
     """The learning of a student that moves turn by turn: a policy gradient against the baseline of its choice."""
 
     baseline: Baseline = Field(Baseline.VALUE, description="expectation that what follows a move is compared with")
-    learning_rate: PeakRate = 2.5e-3
+    learning_rate: PeakRate = 2e-3
     samples: Annotated[int, Field(ge=2)] = Field(
         8, description="plays of each board side by side, with baseline = group or fitted"
     )
@@ -289,7 +289,9 @@ class PlaySection(Section):
     episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
     environments: Count = Field(128, description="boards played at once")
     rollout_steps: Count = Field(
-        28, description="steps of an update in which plays begin; all that have begun are played to their end"
+        32,
+        description="steps of an update; without a learned value those in which plays begin, all of which are played "
+        "to their end",
     )
     updates: Count = Field(6, description="updates a round")
     reward: PlayerReward | Own = Field(

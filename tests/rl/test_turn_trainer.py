@@ -27,6 +27,8 @@ from rl.students.turns.trainer import DISCOUNT, RIDGE, Learner, TurnTrainer
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 TIME, ENVIRONMENTS, AGENTS, SAMPLES = 13, 8, 3, 4
+ENDED = np.zeros((ENVIRONMENTS, AGENTS), np.float32)
+"""Values after the last step, where all plays have ended."""
 BASELINES = ["value", "group", "fitted"]
 
 
@@ -37,15 +39,21 @@ def trainer(chunk=16, rate=1.0, **learn):
     return TurnTrainer(Linear(chunk), NetworkSection(**values), optax.sgd(rate))
 
 
-def draw_rollout(seed):
+def draw_rollout(seed, goes_on=False):
     """Return plays of random lengths with absent agents; in some groups all plays have one outcome."""
     rng = np.random.default_rng(seed)
     done = rng.random((TIME, ENVIRONMENTS)) < 0.3
-    last = rng.integers(TIME - 3, TIME, ENVIRONMENTS)  # step of each environment that ends its last play
-    done[last, np.arange(ENVIRONMENTS)] = True
+    if goes_on:  # beyond the last step, in all environments but one
+        last = np.full(ENVIRONMENTS, TIME - 1)
+        done[-1] = np.arange(ENVIRONMENTS) == 3
+    else:
+        last = rng.integers(TIME - 3, TIME, ENVIRONMENTS)  # step of each environment that ends its last play
+        done[last, np.arange(ENVIRONMENTS)] = True
     plays = np.arange(TIME)[:, None] <= last
     done &= plays
-    number = np.minimum(np.cumsum(done, axis=0) - done, done.sum(axis=0) - 1)
+    number = np.cumsum(done, axis=0) - done
+    if not goes_on:
+        number = np.minimum(number, done.sum(axis=0) - 1)
     present, reward = np.zeros((2, TIME, ENVIRONMENTS, AGENTS), np.float32)
     for play, group in itertools.product(range(TIME), range(ENVIRONMENTS // SAMPLES)):
         agents, chance = rng.integers(1, AGENTS + 1), rng.choice([0, 0.5, 1])  # of success
@@ -73,19 +81,21 @@ def plays_of(rollout):
     """Yield group, environment, agent and steps of each agent's play."""
     for e in range(rollout.done.shape[1]):
         ends = np.flatnonzero(rollout.done[:, e]).tolist()
+        if rollout.present[-1, e].any() and not rollout.done[-1, e]:
+            ends.append(TIME - 1)  # and goes on
         for number, (before, end) in enumerate(zip([-1, *ends], ends, strict=False)):
             steps = range(before + 1, end + 1)
             for agent in np.flatnonzero(rollout.present[steps[0], e]).tolist():
                 yield (number, e // SAMPLES, agent), e, steps
 
 
-def estimates(rollout, value, gae_lambda):
+def estimates(rollout, value, last_value, gae_lambda):
     """Return generalised advantage estimates as the sums of their definition."""
     advantage = np.zeros(rollout.present.shape)
     for (*_, agent), e, steps in plays_of(rollout):
         for t in steps:
             for s in range(t, steps[-1] + 1):
-                follows = value[s + 1, e, agent] if s < steps[-1] else 0
+                follows = value[s + 1, e, agent] if s < steps[-1] else 0 if rollout.done[s, e] else last_value[e, agent]
                 error = float(rollout.reward[s, e, agent]) + DISCOUNT * follows - value[s, e, agent]
                 advantage[t, e, agent] += (DISCOUNT * gae_lambda) ** (s - t) * error
     return advantage
@@ -117,7 +127,7 @@ def fitted_values(rollout):
     return value
 
 
-def told_again(rollout, baseline, gae_lambda):
+def told_again(rollout, last_value, baseline, gae_lambda):
     """Return advantages and returns by their definitions."""
     mask = rollout.present
     if baseline == "group":
@@ -129,16 +139,17 @@ def told_again(rollout, baseline, gae_lambda):
                 advantage[t, e, group[-1]] = unit * gae_lambda ** (steps[-1] - t)
         return advantage, np.zeros(mask.shape)
     value = rollout.value.astype(float) if baseline == "value" else fitted_values(rollout)
-    raw = estimates(rollout, value, gae_lambda)
+    raw = estimates(rollout, value, last_value, gae_lambda)
     return np.where(mask, (raw - raw[mask].mean()) / (raw[mask].std() + 1e-5), 0), raw + value
 
 
 @pytest.mark.parametrize("gae_lambda", [0.8, 1.0])
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_advantages_are_those_of_their_definitions(baseline, gae_lambda):
-    rollout = draw_rollout(1)
-    advantage, returns = trainer(baseline=baseline, gae_lambda=gae_lambda).advantages(rollout)
-    expected, follows = told_again(rollout, baseline, gae_lambda)
+    rollout = draw_rollout(1, goes_on=baseline == "value")
+    last_value = np.random.default_rng(2).normal(size=rollout.present.shape[1:]).astype(np.float32)
+    advantage, returns = trainer(baseline=baseline, gae_lambda=gae_lambda).advantages(rollout, last_value)
+    expected, follows = told_again(rollout, last_value, baseline, gae_lambda)
     np.testing.assert_allclose(advantage, expected, atol=2e-3)
     np.testing.assert_allclose(np.asarray(returns)[rollout.present], follows[rollout.present], atol=1e-4)
     assert not np.asarray(advantage)[~rollout.present].any()
@@ -147,11 +158,11 @@ def test_advantages_are_those_of_their_definitions(baseline, gae_lambda):
 def test_a_group_of_equal_plays_and_a_play_without_others_have_no_advantage():
     rollout = draw_rollout(3)
     rollout = rollout.replace(reward=np.where(rollout.done[..., None] & (rollout.number == 0)[..., None], 1.0, 0.0))
-    advantage, _ = trainer(baseline="group").advantages(rollout)
+    advantage, returns = trainer(baseline="group").advantages(rollout, ENDED)
     assert not np.asarray(advantage).any()
     alone = [group for group, plays in worths(draw_rollout(1)).items() if len(plays) == 1]
     assert alone  # which the test above has compared
-    wanted = trainer(baseline="group").decisions(None, None, rollout, *trainer(baseline="group").advantages(rollout))
+    wanted = trainer(baseline="group").decisions(None, None, rollout, advantage, returns)
     assert not np.asarray(wanted.weight).any()  # and nothing is computed for them
 
 
@@ -192,7 +203,7 @@ def loss_told_again(rollout, parameters, advantage, returns, learn):
 )
 def test_loss_and_gradient_are_those_of_their_definitions_at_once_and_in_chunks(learn, chunk):
     made, rollout = trainer(chunk, **learn), draw_rollout(1)
-    advantage, returns = (np.asarray(x) for x in made.advantages(rollout))
+    advantage, returns = (np.asarray(x) for x in made.advantages(rollout, ENDED))
     parameters = {"w": WEIGHTS["w"] + 0.3, "v": WEIGHTS["v"]}
     rows = jax.jit(made.decisions)(None, WEIGHTS, rollout, advantage, returns)
     learner = Learner(parameters=parameters, optimizer=made.optimizer.init(parameters))
@@ -216,7 +227,7 @@ def test_minibatches_are_parts_of_the_whole_and_every_decision_is_in_each_pass()
     for parts, passes in ((1, 1), (3, 2), (5, 1)):
         made = trainer(rate=0.0, baseline="fitted", minibatches=parts, iterations=passes)
         learner = Learner(parameters=WEIGHTS, optimizer=made.optimizer.init(WEIGHTS))
-        rows = made.decisions(None, None, rollout, *made.advantages(rollout))
+        rows = made.decisions(None, None, rollout, *made.advantages(rollout, ENDED))
         _, metrics = jax.jit(made.learn)(learner, None, rows, jax.random.key(0))
         found[parts] = float(metrics["loss"])
     assert found[3] == pytest.approx(found[1], rel=1e-4) and found[5] == pytest.approx(found[1], rel=1e-4)
@@ -226,13 +237,35 @@ def collected(**learn):
     levels, optima = boards(12)
     stock = lane(Boards.of_lanes(batched(levels), optima[None], SMALL.reward), 0)
     made = trainer(**learn)
-    rollout = jax.jit(made.collect)(WEIGHTS, None, stock, jax.random.key(3))
+    rollout = jax.jit(made.collect)(WEIGHTS, None, None, stock, jax.random.key(3))[0]
     return made, levels, jax.tree.map(np.asarray, rollout)
 
 
-@pytest.mark.parametrize("baseline", ["value", "fitted"])
-def test_all_plays_that_begin_end_and_a_group_begins_the_same_boards(baseline):
-    made, levels, rollout = collected(baseline=baseline)
+def test_with_a_value_plays_go_on_from_one_update_to_the_next():
+    made, stock = trainer(baseline="value"), Boards.of_lanes(*map(batched, boards(12)), SMALL.reward)
+    playing, parts = lane(made.begin(stock, jax.random.key(1)[None]), 0), []
+    for number in range(3):
+        rollout, last_value, playing = jax.jit(made.collect)(
+            WEIGHTS, None, playing, lane(stock, 0), jax.random.key(number)
+        )
+        parts.append(rollout)
+        value = jax.vmap(Linear().observe)(playing.states) @ WEIGHTS["v"]  # of what the next update sees first
+        np.testing.assert_allclose(last_value, value * (playing.states.positions != ABSENT), atol=1e-5)
+    rollout = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+    steps = 3 * SMALL.rollout_steps
+    assert rollout.done.shape == (steps, SMALL.environments) and rollout.present.any(axis=-1).all()
+    assert (rollout.number[:: SMALL.rollout_steps] == 0).all()
+    for t in range(1, steps):
+        before, begins = rollout.length[t - 1], rollout.done[t - 1]
+        np.testing.assert_array_equal(rollout.length[t], np.where(begins, 1, before + 1))
+        assert (begins | (rollout.level[t] == rollout.level[t - 1])).all()
+        if t % SMALL.rollout_steps:
+            np.testing.assert_array_equal(rollout.number[t], rollout.number[t - 1] + begins)
+    assert rollout.length.max() == SMALL.episode_steps and len(np.unique(rollout.level)) > 6
+
+
+def test_all_plays_that_begin_end_and_a_group_begins_the_same_boards():
+    made, levels, rollout = collected(baseline="fitted")
     steps, environments = rollout.done.shape
     assert steps == SMALL.rollout_steps + SMALL.episode_steps - 1 and environments == SMALL.environments
     begun = collections.defaultdict(dict)
@@ -250,12 +283,12 @@ def test_all_plays_that_begin_end_and_a_group_begins_the_same_boards(baseline):
         assert start >= SMALL.rollout_steps and not plays[start:].any() and not rollout.done[start:, e].any()
     assert all(len({*members.values()}) == 1 for members in begun.values())
     assert len({level for members in begun.values() for level in members.values()}) > 3  # boards differ
-    assert made.samples == (1 if baseline == "value" else SAMPLES)
+    assert made.samples == SAMPLES
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_what_a_rollout_says_of_its_moves_is_what_the_actor_says(temperature):
-    _, _, rollout = collected(temperature=temperature)
+    _, _, rollout = collected(baseline="fitted", temperature=temperature)
     flat = [x.reshape(-1, *x.shape[3:]) for x in (rollout.view, rollout.legal)]
     logits = np.asarray(Linear().forward(WEIGHTS, None, *flat)[0], float).reshape(rollout.legal.shape)
     scaled = np.where(rollout.legal, logits / temperature, -np.inf)

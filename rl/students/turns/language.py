@@ -239,9 +239,12 @@ class LanguagePlayer(PlayerStudent, Writer):
         holes = np.zeros((1, count, side**2), bool)
         levels = Instance(size=number, num_agents=number, holes=holes, starts=cells, goals=cells)
         boards = sharding.abstract(jax.eval_shape(Boards.of_lanes, levels, number, student.reward), mesh)
+        keys, playing = jax.random.split(seed_key(0), 1), None
+        if trainer.continues:
+            playing = sharding.abstract(jax.eval_shape(trainer.begin, boards, keys), mesh)
         against, beside = (reference, None) if student.learn.kl_coefficient > 0 else (None, reference)
-        arguments = frozen, against, sharding.abstract(learner, mesh), boards
-        update = functools.partial(TurnTrainer.update.lower, trainer, *arguments, jax.random.split(seed_key(0), 1))
+        arguments = frozen, against, sharding.abstract(learner, mesh), playing, boards
+        update = functools.partial(TurnTrainer.update.lower, trainer, *arguments, keys)
         return [Program("update", update, arguments, beside)]
 
     def restore(self, directory: RunDirectory, display: Display) -> None:

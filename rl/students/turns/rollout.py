@@ -116,6 +116,13 @@ def begin(lake: Lake, actor: Actor, bank: LevelBank, level: Array) -> State:
     return jax.vmap(one)(level)
 
 
+def look(lake: Lake, environments: Environments) -> tuple[Any, Array, Array]:
+    """Return what each agent sees, bool ``[environments, agents, 5]`` what it may do, and which agents play."""
+    states = environments.states
+    present = (states.positions != ABSENT) & environments.playing[:, None]
+    return jax.vmap(lake.observe)(states), jax.vmap(lake.legal_actions)(states), present
+
+
 def advance(
     lake: Lake,
     policy: Callable[[Any, Array, Array], tuple[Array, Array]],
@@ -130,12 +137,10 @@ def advance(
       policy: function from views, legal actions and who is to decide to log-probabilities and values; see `decide`.
       temperature: of the draw; 0: the likeliest action. Log-probabilities are those at the temperature.
     """
-    states = environments.states
-    view, legal = jax.vmap(lake.observe)(states), jax.vmap(lake.legal_actions)(states)
-    present = (states.positions != ABSENT) & environments.playing[:, None]
+    view, legal, present = look(lake, environments)
     logits, value = policy(view, legal, present)
     action = jnp.argmax(logits + temperature * jax.random.gumbel(key, logits.shape), axis=-1)
-    after, step = jax.vmap(lake.step)(states, action)
+    after, step = jax.vmap(lake.step)(environments.states, action)
     done, info = after.done & environments.playing, step.info
     solved = jnp.where(info.costs.sum_of_costs == optima[environments.level], OPTIMAL, SOLVED)
     failed = jnp.where(jnp.any(info.fell, axis=1), HOLE, jnp.where(after.terminated, CONFLICT, LATE))

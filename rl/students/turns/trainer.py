@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxlake.record import Array, Record, record
 from rl.config import PlaySection
@@ -85,10 +86,15 @@ class TurnTrainer:
         Returns:
           The learner, the plays, and metrics float32, ``[lanes, updates, ...]`` on the host.
         """
-        each = jax.vmap(lambda key: jax.random.split(key, self.student.updates), out_axes=1)(keys)
-        results = []
-        for number in range(self.student.updates):
-            learner, *result = self.update(frozen, reference, learner, boards, each[number])
+        *each, first = jax.vmap(lambda key: jax.random.split(key, self.student.updates + 1), out_axes=1)(keys)
+        playing, results = None, []
+        if self.continues:
+            playing = self.begin(boards, first)
+            where = jax.tree.leaves(learner)[0].sharding
+            if isinstance(where, NamedSharding):  # as the results of an update lie, lest the second compiles anew
+                playing = jax.device_put(playing, NamedSharding(where.mesh, PartitionSpec()))
+        for number, update_keys in enumerate(each):
+            learner, playing, *result = self.update(frozen, reference, learner, playing, boards, update_keys)
             results.append(result)
             if check is not None:
                 jax.block_until_ready(result)
@@ -96,64 +102,76 @@ class TurnTrainer:
         ended, metrics = jax.tree.map(lambda *x: np.stack(x, axis=1), *jax.device_get(results))
         return learner, ended, metrics
 
-    @functools.partial(jax.jit, static_argnums=0, donate_argnums=3)
+    @functools.partial(jax.jit, static_argnums=0)
+    def begin(self, boards: Boards, keys: Array) -> Environments:
+        """Return every lane's environments ``[lanes, environments]`` at the beginning of plays."""
+        return jax.vmap(self._begin)(boards, keys)
+
+    @functools.partial(jax.jit, static_argnums=0, donate_argnums=(3, 4))
     def update(
-        self, frozen: Any, reference: Any, learner: Learner, boards: Boards, keys: Array
-    ) -> tuple[Learner, Ended, dict[str, Array]]:
+        self,
+        frozen: Any,
+        reference: Any,
+        learner: Learner,
+        playing: Environments | None,
+        boards: Boards,
+        keys: Array,
+    ) -> tuple[Learner, Environments | None, Ended, dict[str, Array]]:
         """Play, compare the plays and learn from them once in every lane.
 
         Args:
           frozen: parameters that all lanes share and no update changes.
           reference: parameters of one lane that the divergence is measured from; None without a divergence.
           learner: ``[lanes]``, donated.
+          playing: ``[lanes, environments]``, donated, where plays go on from update to update; else None.
           boards: ``[lanes, boards]``.
           keys: ``[lanes]``.
         """
 
-        def one(learner: Learner, boards: Boards, key: Array) -> tuple[Learner, Ended, dict[str, Array]]:
+        def one(learner: Learner, playing: Environments | None, boards: Boards, key: Array) -> Any:
             play_key, order_key = jax.random.split(key)
-            rollout = self.collect(learner.parameters, frozen, boards, play_key)
-            advantage, returns = self.advantages(rollout)
+            rollout, last_value, playing = self.collect(learner.parameters, frozen, playing, boards, play_key)
+            advantage, returns = self.advantages(rollout, last_value)
             rows = self.decisions(frozen, reference, rollout, advantage, returns)
             learner, metrics = self.learn(learner, frozen, rows, order_key)
             idle = jnp.sum(rollout.present & (advantage == 0)) / jnp.maximum(jnp.sum(rollout.present), 1)
             metrics |= rollouts.describe(rollout) | {"zero_advantage": idle}
-            return learner, rollouts.ended(rollout, advantage), metrics
+            return learner, playing, rollouts.ended(rollout, advantage), metrics
 
-        return jax.vmap(one)(learner, boards, keys)
+        return jax.vmap(one)(learner, playing, boards, keys)
+
+    @property
+    def continues(self) -> bool:
+        """Whether plays go on from one update to the next, with a value in place of the rewards still to come."""
+        return self.student.learn.baseline is Baseline.VALUE
 
     @property
     def samples(self) -> int:
         """Plays of a board side by side; with a learned value each environment draws boards of its own."""
-        learn = self.student.learn
-        return 1 if learn.baseline is Baseline.VALUE else learn.samples
+        return 1 if self.continues else self.student.learn.samples
 
-    def collect(self, parameters: Any, frozen: Any, boards: Boards, key: Array) -> Rollout:
-        """Play boards in one lane; `present` is False once an environment has no play any more.
+    def collect(
+        self, parameters: Any, frozen: Any, playing: Environments | None, boards: Boards, key: Array
+    ) -> tuple[Rollout, Array, Environments | None]:
+        """Play boards in one lane.
 
-        The environments of a group begin the same boards in the same order. No play begins after
-        `student.rollout_steps` steps, and all are played to their end: were they cut off there, the short plays, most
-        of them failures, would be more among those that count than among those that are played.
+        With a learned value all environments play on for `student.rollout_steps` steps. Otherwise no play begins after
+        these, and all are played to their end, after which `present` is False: were they cut off there, the short
+        plays, most of them failures, would be more among those that count than among those that are played.
+
+        Returns:
+          The rollout, the values after its last step, float32 ``[environments, agents]``, and the plays that go on.
         """
         student, lake = self.student, lake_of(self.actor, self.student.reward)
-        group = jnp.arange(student.environments) // self.samples
         level_key, play_key = jax.random.split(key)
-
-        def draw(number: Array) -> Array:
-            """Draw the boards of the plays of these numbers ``[environments]``."""
-
-            def one(group: Array, number: Array) -> Array:
-                key = jax.random.fold_in(jax.random.fold_in(level_key, number), group)
-                return jax.random.randint(key, (), 0, len(boards.optima), jnp.int32)
-
-            return jax.vmap(one)(group, number)
+        policy = functools.partial(decide, self.actor, parameters, frozen)
 
         def step(environments: Environments, now: tuple[Array, Array]) -> tuple[Environments, Rollout]:
             time, key = now
             after, row = rollouts.advance(lake, policy, student.learn.temperature, boards.optima, environments, key)
-            begins = row.done & (time + 1 < student.rollout_steps)
+            begins = row.done & (self.continues | (time + 1 < student.rollout_steps))
             number = environments.number + begins
-            level = jnp.where(begins, draw(number), environments.level)
+            level = jnp.where(begins, self._draw(boards, level_key, number), environments.level)
             fresh = rollouts.begin(lake, self.actor, boards.bank, level)
             states = jax.tree.map(
                 lambda new, old: jnp.where(begins.reshape(-1, *[1] * (new.ndim - 1)), new, old), fresh, after
@@ -161,15 +179,33 @@ class TurnTrainer:
             playing = environments.playing & (begins | ~row.done)
             return Environments(states=states, level=level, number=number, playing=playing), row
 
-        policy = functools.partial(decide, self.actor, parameters, frozen)
-        number = jnp.zeros(student.environments, jnp.int32)
-        level = draw(number)
-        states = rollouts.begin(lake, self.actor, boards.bank, level)
-        first = Environments(states=states, level=level, number=number, playing=number == 0)
-        steps = student.rollout_steps + self.actor.episode_steps - 1
-        return jax.lax.scan(step, first, (jnp.arange(steps), jax.random.split(play_key, steps)))[1]
+        if playing is None:
+            first, steps = self._begin(boards, level_key), student.rollout_steps + self.actor.episode_steps - 1
+        else:
+            first, steps = playing.replace(number=jnp.zeros_like(playing.number)), student.rollout_steps
+        last, rollout = jax.lax.scan(step, first, (jnp.arange(steps), jax.random.split(play_key, steps)))
+        if playing is None:
+            return rollout, jnp.zeros_like(rollout.value[0]), None
+        return rollout, policy(*rollouts.look(lake, last))[1], last
 
-    def advantages(self, rollout: Rollout) -> tuple[Array, Array]:
+    def _begin(self, boards: Boards, key: Array) -> Environments:
+        """Return a lane's environments at the beginning of plays."""
+        number = jnp.zeros(self.student.environments, jnp.int32)
+        level, lake = self._draw(boards, key, number), lake_of(self.actor, self.student.reward)
+        states = rollouts.begin(lake, self.actor, boards.bank, level)
+        return Environments(states=states, level=level, number=number, playing=number == 0)
+
+    def _draw(self, boards: Boards, key: Array, number: Array) -> Array:
+        """Draw the boards of the plays of these numbers ``[environments]``, the same for a group's environments."""
+
+        def one(group: Array, number: Array) -> Array:
+            return jax.random.randint(
+                jax.random.fold_in(jax.random.fold_in(key, number), group), (), 0, len(boards.optima), jnp.int32
+            )
+
+        return jax.vmap(one)(jnp.arange(len(number)) // self.samples, number)
+
+    def advantages(self, rollout: Rollout, last_value: Array) -> tuple[Array, Array]:
         """Return advantages and the returns that a value learns, float32 ``[time, environments, agents]``.
 
         Those against a value, learned or fitted, have a mean of 0 and a deviation of 1 over the decisions.
@@ -182,7 +218,7 @@ class TurnTrainer:
                 value = self._fit(rollout)
             case Baseline.VALUE:
                 value = rollout.value
-        advantage = estimate_advantages(rollout, value, learn.gae_lambda)
+        advantage = estimate_advantages(rollout, value, last_value, learn.gae_lambda)
         returns = advantage + value
         count = jnp.maximum(jnp.sum(rollout.present), 1)
         advantage = (advantage - jnp.sum(advantage * rollout.present) / count) * rollout.present
@@ -229,7 +265,8 @@ class TurnTrainer:
         beside = jnp.stack([total / jnp.maximum(size, 1), size > 0], axis=-1)
         beside = rollouts.of_play(rollout, beside.reshape(len(worth), -1, *beside.shape[-2:]))
         rows = jnp.concatenate([features, jnp.broadcast_to(team, features.shape), beside, present], axis=-1) * present
-        to_come = estimate_advantages(rollout, jnp.zeros_like(rollout.value), 1.0) * rollout.present
+        zero = jnp.zeros_like(rollout.value)
+        to_come = estimate_advantages(rollout, zero, zero[0], 1.0) * rollout.present
         flat = rows.reshape(-1, rows.shape[-1])
         gram = flat.T @ flat + RIDGE * jnp.eye(flat.shape[1])
         return rows @ jnp.linalg.solve(gram, flat.T @ to_come.reshape(-1))
@@ -318,18 +355,21 @@ class TurnTrainer:
         return loss, {**describe(metrics, mask), "loss": loss, "decisions": decisions}
 
 
-def estimate_advantages(rollout: Rollout, value: Array, gae_lambda: float) -> Array:
+def estimate_advantages(rollout: Rollout, value: Array, last_value: Array, gae_lambda: float) -> Array:
     """Return generalised advantage estimates (Schulman et al. 2016), float32 ``[time, environments, agents]``.
 
     A play that runs out of steps is over like any other: the actor sees how much of it is left.
+
+    Args:
+      last_value: what a play that goes on is worth after the last step, ``[environments, agents]``.
     """
 
-    def back(carry: tuple[Array, Array], step: tuple[Rollout, Array]) -> tuple[Any, Array]:
-        (advantage, next_value), (row, value) = carry, step
-        goes_on = 1.0 - row.done.astype(jnp.float32)[:, None]
-        error = row.reward + DISCOUNT * next_value * goes_on - value
+    def back(carry: tuple[Array, Array], step: tuple[Array, Array, Array]) -> tuple[Any, Array]:
+        (advantage, next_value), (reward, done, value) = carry, step
+        goes_on = 1.0 - done.astype(jnp.float32)[:, None]
+        error = reward + DISCOUNT * next_value * goes_on - value
         advantage = error + DISCOUNT * gae_lambda * goes_on * advantage
         return (advantage, value), advantage
 
-    zero = jnp.zeros_like(value[0])
-    return jax.lax.scan(back, (zero, zero), (rollout, value), reverse=True)[1]
+    first = jnp.zeros_like(last_value), last_value
+    return jax.lax.scan(back, first, (rollout.reward, rollout.done, value), reverse=True)[1]
