@@ -166,7 +166,7 @@ class Row:
 
     @property
     def met(self) -> bool | None:
-        return None if self.target is None or self.ratio is None else self.ratio >= self.target
+        return None if self.target is None or self.ratio is None else bool(self.ratio >= self.target)
 
     def as_json(self) -> dict:
         fields = dataclasses.asdict(self)

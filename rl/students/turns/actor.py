@@ -91,17 +91,19 @@ def of_action(log_probabilities: Array, action: Array) -> Array:
 
 
 def chunks(size: int, wanted: Array, rows: Any, body: Callable[[Any, Any, Array], Any], first: Any) -> Any:
-    """Fold a function over the wanted rows, `size` of them at a time.
+    """Fold a function over the wanted rows, `size` of them at a time; over all rows at once if there are no more.
 
     Args:
       wanted: bool ``[...]``.
       rows: arrays with the axes of `wanted` first.
       body: function from the result so far, rows ``[size, ...]`` and their numbers ``[size]`` in the flattened arrays
-        to the next result. The last chunk may have too few rows; their number is then `wanted.size`.
+        to the next result. The number of a row that is not wanted is `wanted.size`.
       first: the result without any rows.
     """
     count, size = wanted.size, min(size, wanted.size)
     flat = jax.tree.map(lambda x: x.reshape(count, *x.shape[wanted.ndim :]), rows)
+    if size == count:
+        return body(first, flat, jnp.where(wanted.reshape(-1), jnp.arange(count), count))
     numbers = jnp.nonzero(wanted.reshape(-1), size=-(-count // size) * size, fill_value=count)[0]
 
     def step(place: Array, result: Any) -> Any:

@@ -92,7 +92,7 @@ class NetworkActor:
     radius: int
     width: int
     episode_steps: int
-    chunk: ClassVar[int] = 2048
+    chunk: ClassVar[int] = 8192
     features = staticmethod(flatten)
 
     @classmethod

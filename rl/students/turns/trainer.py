@@ -299,30 +299,34 @@ class TurnTrainer:
           The learner, and the means of the metrics and of the gradient's norm.
         """
         learn, (time, environments, _) = self.student.learn, rows.weight.shape
+        steps, size = time * environments, -(-time * environments // self.student.learn.minibatches)
+        rows = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), rows)
 
         def minibatch(learner: Learner, wanted: Array) -> tuple[Learner, dict[str, Array]]:
-            gradient, metrics = self._gradient(learner.parameters, frozen, rows, wanted)
+            place = jnp.nonzero(wanted, size=size, fill_value=steps)[0]
+            part = jax.tree.map(lambda x: x.at[place].get(mode="clip"), rows)
+            part = part.replace(weight=jnp.where((place < steps)[:, None], part.weight, 0))
+            gradient, metrics = self._gradient(learner.parameters, frozen, part)
             updates, state = self.optimizer.update(gradient, learner.optimizer, learner.parameters)
             metrics["gradient_norm"] = optax.global_norm(gradient)
             return Learner(parameters=optax.apply_updates(learner.parameters, updates), optimizer=state), metrics
 
         def one_pass(learner: Learner, key: Array) -> tuple[Learner, dict[str, Array]]:
-            part = jax.random.permutation(key, time * environments).reshape(time, environments, 1) % learn.minibatches
-            wanted = (part == jnp.arange(learn.minibatches)[:, None, None, None]) & (rows.weight > 0)
-            return jax.lax.scan(minibatch, learner, wanted)
+            part = jax.random.permutation(key, steps) % learn.minibatches
+            return jax.lax.scan(minibatch, learner, part == jnp.arange(learn.minibatches)[:, None])
 
         learner, metrics = jax.lax.scan(one_pass, learner, jax.random.split(key, learn.iterations))
         return learner, jax.tree.map(jnp.mean, metrics)
 
-    def _gradient(self, parameters: Any, frozen: Any, rows: Decisions, wanted: Array) -> tuple[Any, dict[str, Array]]:
-        """Return the gradient of the wanted decisions' loss and its metrics."""
-        gradient = functools.partial(jax.grad(self._loss, has_aux=True), parameters, frozen)
+    def _gradient(self, parameters: Any, frozen: Any, rows: Decisions) -> tuple[Any, dict[str, Array]]:
+        """Return the gradient of the loss of the decisions that have a weight, and its metrics."""
+        gradient, wanted = functools.partial(jax.grad(self._loss, has_aux=True), parameters, frozen), rows.weight > 0
 
         def add(sums: Any, part: Decisions, numbers: Array) -> Any:
             part = part.replace(weight=jnp.where(numbers < wanted.size, part.weight, 0))
             return jax.tree.map(jnp.add, sums, gradient(part))
 
-        one = jax.tree.map(lambda x: x.reshape(wanted.size, *x.shape[3:])[:1], rows)
+        one = jax.tree.map(lambda x: x[0, :1], rows)
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(gradient, one))
         total, sums = chunks(self.actor.chunk, wanted, rows, add, zeros)
         count, loss = jnp.maximum(sums.pop("decisions"), 1), sums.pop("loss")
