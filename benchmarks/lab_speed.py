@@ -1,9 +1,9 @@
 """How many environment steps a second does the laboratory's network train on?
 Our student against JaxMARL's independent PPO.
 
-Boards of 5x5 to 10x10 with five agents. An update plays 128 environments, the
-peer for 32 steps each and ours every play to its end, and passes over the steps
-twice, in four parts. The peer plays through our JaxMARL adapter, by the same rules and with the same observation;
+Boards of 5x5 to 10x10 with five agents. An update plays 128 environments for
+32 steps each and passes over the steps twice, in four parts. The peer plays
+through our JaxMARL adapter, by the same rules and with the same observation;
 and on an environment of its own, MPE's simple spread with three agents, for
 which there is no target. JaxMARL's actor and critic have two layers of 64
 each, ours share theirs: "one trunk" is the peer so changed. "Matrix products"
@@ -66,7 +66,7 @@ PACKAGES = ("jaxmarl==0.2.0", "distrax==0.1.9", "optax==0.2.8", "jax==0.9.2", "f
 PACKAGES += ("pydantic", "jinja2")  # for our observation, whose package reads configurations
 AGENTS = 5
 STEPS = 32
-"""Steps of an update, of which the peer plays all."""
+"""Steps of an update, on both sides."""
 COMPARED = NetworkSection(environments=128, updates=8, learn=TurnLearnSection(iterations=2, minibatches=4))
 ACTOR = NetworkActor.of(COMPARED)
 """What both sides have alike; the updates are those of a turn."""
