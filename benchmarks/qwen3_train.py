@@ -34,7 +34,6 @@ import optax
 from qwen3_decode import CONFIG, beside_products, products
 from side_by_side import Row, alternate, connect, header, installed, read_options, report, row
 
-from rl.config.choices import Remat  # noqa: E402
 from rl.learn import supervised
 from rl.learn.optimizer import init_state
 from rl.model import lora, presets, weights
@@ -61,7 +60,7 @@ def main() -> None:
     rows = []
     for (name, targets), config in zip(TARGETS.items(), (CONFIG, part), strict=True):
         # As the peer: there is memory for all activations.
-        config = dataclasses.replace(config, remat=Remat.NONE)
+        config = dataclasses.replace(config, remat="none")
         rows += compare(f"{name}, {BATCH} x {length} tokens", config, length, repeats, *targets, python)
     report(rows, options.json)
 

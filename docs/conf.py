@@ -12,6 +12,7 @@ import re
 import shutil
 import sys
 import tomllib
+import typing
 from pathlib import Path
 
 from sphinx.ext.napoleon import Config, GoogleDocstring
@@ -135,8 +136,8 @@ def read_signature(app, what, name, obj, options, signature, returns):
 
 
 def skip_member(app, what, name, obj, skip, options):
-    """Every member of an enumeration is shown; what chex and the base classes bring to a dataclass is not."""
-    if isinstance(obj, enum.Enum) and obj.name == name:
+    """Every member of an enumeration and list of words is shown; what chex and the bases bring to a dataclass is not."""
+    if (isinstance(obj, enum.Enum) and obj.name == name) or typing.get_origin(obj) is typing.Literal:
         return False
     if name == "model_config":
         return True

@@ -1,9 +1,8 @@
 """The configuration of a run: typed, validated, read from YAML files with dotted overrides; no key is unknown."""
 
 from rl.config.errors import ConfigError, RunError, refuse_difference
-from rl.config.fields import FREE, ROUNDING, decisive, flat, keys, origin, sections, settings, words
+from rl.config.fields import ROUNDING, as_override, decisive, flat, keys, origin, sections, settings, words
 from rl.config.loading import SHIPPED, Values, build, load, merge, override, read, validate
-from rl.config.origins import as_override
 from rl.config.sections import Config, EngineerSection, MeshSection, RoundsSection, TrackingSection, ValidationSection
 from rl.config.students import (
     EngineerExamplesSection,
@@ -22,4 +21,4 @@ from rl.config.students import (
     WarmStartSection,
     WriterSection,
 )
-from rl.config.types import Count, Section
+from rl.config.types import Count, Section, Seed

@@ -1,32 +1,29 @@
-"""The words that settings choose from, each list once: members inside, their words in files and on the command line.
+"""The words that settings choose from, each list once.
 
 One more comes from where it is used without a configuration: `jaxlake.PromptStyle`.
 """
 
 import enum
+from typing import Literal
 
-
-class Dtype(enum.StrEnum):
-    """A type of floating-point numbers, by its name in JAX."""
-
-    FLOAT32 = "float32"
-    BFLOAT16 = "bfloat16"
-
-
-class Remat(enum.StrEnum):
-    """Parts of a layer's forward pass that are kept for the backward pass: all, the matrix products, or the input."""
-
-    NONE = "none"
-    DOTS = "dots"
-    FULL = "full"
-
-
-class Schedule(enum.StrEnum):
-    """Course of the learning rate after the warmup."""
-
-    CONSTANT = "constant"
-    LINEAR = "linear"
-    COSINE = "cosine"
+Dtype = Literal["float32", "bfloat16"]
+"""Type of floating-point numbers, by its name in JAX."""
+Remat = Literal["none", "dots", "full"]
+"""Parts of a layer's forward pass that are computed again for the backward pass: none, all but products, all."""
+Schedule = Literal["constant", "linear", "cosine"]
+"""Course of the learning rate after the warmup."""
+Optimizer = Literal["adamw", "muon"]
+"""AdamW (Loshchilov & Hutter 2019), or Muon for the layers' matrices (Jordan et al. 2024) and AdamW for the rest."""
+Credit = Literal["outcome", "exact"]
+"""Credit of the tokens of an answer: the answer's reward against its group's for each, as in GRPO, or each token's own
+effect on the best reward that is still possible, by the solver (`rl.learn.credit`).
+"""
+RewardKind = Literal["paper", "accuracy", "valid", "optimal", "checks"]
+"""Property of an answer that is rewarded (`rl.learn.reward.rewards` has the formulas)."""
+PlayerReward = Literal["sparse", "cost", "shaped"]
+"""Reward of an agent's move, a function of `jaxlake.rewards`."""
+WandbMode = Literal["disabled", "offline", "online"]
+"""Mode of Weights & Biases, in its own words."""
 
 
 class Advantage(enum.StrEnum):
@@ -63,50 +60,8 @@ class Baseline(enum.StrEnum):
     FITTED = "fitted"
 
 
-class Credit(enum.StrEnum):
-    """Credit of the tokens of an answer.
-
-    Attributes:
-      OUTCOME: every token gets the answer's reward against its group's, as in GRPO.
-      EXACT: each token gets its effect on the best reward that is still possible, by the solver (`rl.learn.credit`).
-    """
-
-    OUTCOME = "outcome"
-    EXACT = "exact"
-
-
-class Optimizer(enum.StrEnum):
-    """Optimizer of a stage.
-
-    Attributes:
-      ADAMW: Loshchilov & Hutter 2019.
-      MUON: Muon for the layers' matrices (Jordan et al. 2024), AdamW for the rest.
-    """
-
-    ADAMW = "adamw"
-    MUON = "muon"
-
-
-class RewardKind(enum.StrEnum):
-    """Property of an answer that is rewarded (`rl.learn.reward.rewards` has the formulas)."""
-
-    PAPER = "paper"
-    ACCURACY = "accuracy"
-    VALID = "valid"
-    OPTIMAL = "optimal"
-    CHECKS = "checks"
-
-
-class PlayerReward(enum.StrEnum):
-    """Reward of an agent's move, a function of `jaxlake.rewards`."""
-
-    SPARSE = "sparse"
-    COST = "cost"
-    SHAPED = "shaped"
-
-
 class LanguageKind(enum.StrEnum):
-    """A language model as engineer; the other kinds are the rules of `engineer.RULES`.
+    """A language model as engineer; the other kinds are the rules of `engineer.RULES`, and hindsight.
 
     Attributes:
       CHECKPOINT: the policy with its current parameters.
@@ -134,21 +89,3 @@ SHUFFLED = (LanguageKind.CHECKPOINT_SHUFFLED, LanguageKind.MODEL_SHUFFLED)
 """Engineers that read each kind's evidence under another kind's name."""
 OWN = (*(kind for kind in LanguageKind if kind.startswith("checkpoint")), LanguageKind.BASE)
 """Engineers that are the student itself."""
-
-
-class BranchKind(enum.StrEnum):
-    """An engineer that trains on its designs before it proposes one.
-
-    Attributes:
-      HINDSIGHT: the best of several designs: the ceiling of a comparison.
-    """
-
-    HINDSIGHT = "hindsight"
-
-
-class WandbMode(enum.StrEnum):
-    """Whether Weights & Biases is written, and whether it is sent."""
-
-    OFF = "off"
-    OFFLINE = "offline"
-    ONLINE = "online"

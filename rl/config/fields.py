@@ -1,16 +1,17 @@
 """Fields of a configuration by dotted key, and the words that they choose from."""
 
 import enum
+import json
 import typing
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
+import pydantic_core
 from pydantic.fields import FieldInfo
 
 from engineer import RULES
-from rl.config.origins import Origin, ours
 from rl.config.sections import Config
-from rl.config.types import Own, RuleName, Section
+from rl.config.types import Origin, Own, RuleName, Section
 
 FREE = ("engineer.api.", "checkpoint.", "tracking.")
 """Keys or their beginnings: the settings that a resumed run may change, because no number depends on them."""
@@ -54,10 +55,10 @@ def keys(section: type[Section] = Config) -> dict[str, FieldInfo]:
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the values of nested sections by dotted key."""
-    found: dict[str, Any] = {}
+    flattened: dict[str, Any] = {}
     for name, value in values.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return found
+        flattened |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flattened
 
 
 def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,14 +68,26 @@ def decisive(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def words(kind: Any) -> list[str]:
     """Return the words that a value, or each of its parts, may be; none for a type that is no choice."""
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return [member.value for member in kind]
     if kind in (RuleName, Own):
         return [*RULES] if kind == RuleName else [OWN]
-    return [word for part in typing.get_args(kind) for word in words(part)]
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return [member.value for member in kind]
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) is Literal:
+        return [*parts] if len(parts) > 1 else []
+    return [word for part in parts for word in words(part)]
+
+
+def as_override(value: Any) -> str:
+    """Return a value of a configuration as an override would give it, such as ``[3,4]`` or ``null``."""
+    return json.dumps(pydantic_core.to_jsonable_python(value)).replace('"', "")
 
 
 def origin(field: FieldInfo) -> str:
-    """Return where the default of a setting comes from, see `Origin.of`."""
-    marks = [mark for mark in field.metadata if isinstance(mark, Origin)]
-    return (marks or [ours()])[0].of(field.default)
+    """Return where the default of a setting comes from, and the paper's value if it is another."""
+    for mark in field.metadata:
+        if isinstance(mark, Origin):
+            if field.default != mark.value:
+                return f"ours: the paper has {as_override(mark.value)}"
+            return f"{mark.tag}: {mark.remark}".removesuffix(": ")
+    return "ours"

@@ -7,8 +7,7 @@ import yaml
 from pydantic import Field
 
 from jaxlake.kinds import Kind
-from rl.config.choices import OWN, SHUFFLED, BranchKind, LanguageKind, WandbMode
-from rl.config.origins import inferred, ours, paper
+from rl.config.choices import OWN, SHUFFLED, LanguageKind, WandbMode
 from rl.config.students import NetworkSection, PlayerSection, StudentSection, WriterSection
 from rl.config.types import (
     ContextName,
@@ -18,9 +17,13 @@ from rl.config.types import (
     Own,
     RuleName,
     Section,
+    Seed,
     Temperature,
     TopK,
     TopP,
+    Weight,
+    inferred,
+    paper,
 )
 
 
@@ -51,12 +54,8 @@ class RoundsSection(Section):
 class ValidationSection(Section):
     """The fixed boards that the student answers greedily, and by sampling, before and after every stage."""
 
-    instances: Annotated[Count, ours("size and composition are not published")] = Field(
-        800, description="number of boards"
-    )
-    kinds: Kinds | None = Field(
-        None, description="target kinds, with an equal share of the boards each; null: lake.kinds"
-    )
+    instances: Count = Field(800, description="number of boards")
+    kinds: Kinds | None = Field(None, description="target kinds, an equal share of the boards each; null: lake.kinds")
     samples: Count = Field(4, description="sampled answers to each board, beside the greedy one")
     temperature: Temperature = Field(1.0, description="temperature of the sampled answers")
     top_k: TopK = 0
@@ -67,9 +66,7 @@ class ValidationSection(Section):
 class ApiSection(Section):
     """The server that engineer.kind = api asks. A resumed run may change these values."""
 
-    url: str | None = Field(
-        None, description="address of an OpenAI-compatible server, such as http://localhost:8000/v1"
-    )
+    url: str | None = Field(None, description="OpenAI-compatible server, such as http://localhost:8000/v1")
     model: str | None = Field(None, description="name of the model on the server")
     max_tokens: Count = Field(8192, description="most tokens of one answer with its thought, which may take thousands")
 
@@ -77,8 +74,10 @@ class ApiSection(Section):
 class EngineerSection(Section):
     """The engineer, which reads the evidence and writes the next configuration."""
 
-    kind: Annotated[LanguageKind | BranchKind | RuleName | Own, paper(LanguageKind.CHECKPOINT)] = Field(
-        LanguageKind.CHECKPOINT, description="kind of engineer; checkpoint: the policy with its current parameters"
+    kind: Annotated[LanguageKind | Literal["hindsight"] | RuleName | Own, paper(LanguageKind.CHECKPOINT)] = Field(
+        LanguageKind.CHECKPOINT,
+        description="kind of engineer; checkpoint: the policy with its current parameters; hindsight: the best of "
+        "several designs that it trains on, the ceiling of a comparison",
     )
     context: Annotated[ContextName, paper("V6", "its best variant")] = Field(
         "V6", description="modules of the message: V1 to V6, V6-full, or a sum such as F+G+H+T+R"
@@ -91,15 +90,11 @@ class EngineerSection(Section):
         description="file with the words of the message; terse: hardly any, for taught models; null: full sentences",
     )
     api: ApiSection = ApiSection()
-    temperature: Annotated[float, Field(ge=0)] = Field(
-        0.6, description="temperature of the engineer's answers; 0: greedy"
-    )
+    temperature: Weight = Field(0.6, description="temperature of the engineer's answers; 0: greedy")
     top_k: TopK = 0
     top_p: TopP = 1.0
     max_prompt_tokens: Count = Field(72, description="most tokens of the message")
-    max_thinking_tokens: Count = Field(
-        48, description="most tokens of the engineer's thought; the sampler ends a longer one"
-    )
+    max_thinking_tokens: Count = Field(48, description="most tokens of a thought; the sampler ends a longer one")
     max_answer_tokens: Count = Field(64, description="most tokens of the configuration")
 
     @pydantic.model_validator(mode="after")
@@ -119,18 +114,16 @@ class CheckpointSection(Section):
 
 
 class TrackingSection(Section):
-    """Trackers of the metrics beside metrics.jsonl."""
+    """Trackers of the metrics beside metrics.jsonl, of the extra `track`."""
 
-    tensorboard: bool = Field(False, description="write TensorBoard events in the run's directory too (extra `track`)")
-    wandb: WandbMode = Field(WandbMode.OFF, description="log to Weights & Biases (extra `track`)")
+    tensorboard: bool = Field(False, description="write TensorBoard events in the run's directory too")
+    wandb: WandbMode = Field("disabled", description="mode of Weights & Biases")
 
 
 class Config(Section):
     """The configuration of a run."""
 
-    seed: Annotated[int, Field(ge=0, lt=2**31), ours("the paper gives none")] = Field(
-        0, description="seed of every random draw of the run"
-    )
+    seed: Seed = Field(0, description="seed of every random draw of the run")
     student: StudentSection = WriterSection()
     mesh: MeshSection = MeshSection()
     lake: LakeSection = LakeSection()
@@ -151,13 +144,13 @@ class Config(Section):
         if kind in OWN and isinstance(student, NetworkSection):
             raise ValueError(f"engineer.kind = {kind} needs student.kind = writer or player: a network writes nothing")
         if isinstance(student, WriterSection):
-            if kind == BranchKind.HINDSIGHT:
+            if kind == "hindsight":
                 raise ValueError("engineer.kind = hindsight needs student.kind = player or network, fast enough for it")
             if self.rounds.instances % student.learn.prompts:
-                counts = (
-                    f"{self.rounds.instances} must be a multiple of student.learn.prompts = {student.learn.prompts}"
+                raise ValueError(
+                    f"rounds.instances = {self.rounds.instances} must be a multiple of student.learn.prompts = "
+                    f"{student.learn.prompts}"
                 )
-                raise ValueError(f"rounds.instances = {counts}")
         return self
 
     @property

@@ -7,23 +7,16 @@ from pydantic import Discriminator, Field, Tag
 
 from jaxlake import PromptStyle
 from jaxlake.types import MAX_STEPS
-from rl.config.choices import (
-    Advantage,
-    Baseline,
-    Credit,
-    Dtype,
-    Optimizer,
-    PlayerReward,
-    Remat,
-    RewardKind,
-    Schedule,
-)
-from rl.config.origins import inferred, ours, paper
+from rl.config.choices import Advantage, Baseline, Credit, Dtype, PlayerReward, Remat, RewardKind, Schedule
 from rl.config.types import (
+    ClipHigh,
     ContextName,
     Count,
+    EntropyWeight,
+    GroupSize,
     Holes,
     Kinds,
+    Natural,
     OptimizerName,
     Own,
     PeakRate,
@@ -31,19 +24,18 @@ from rl.config.types import (
     Section,
     Temperature,
     WarmupSteps,
+    Weight,
     WeightDecay,
+    inferred,
+    paper,
 )
 
 
 class LoRASection(Section):
     """Low-rank adapters (Hu et al. 2021): training changes small products beside the checkpoint, and not itself."""
 
-    rank: Annotated[int, Field(ge=0), inferred(0, "no adapters are mentioned")] = Field(
-        0, description="rank of the adapters; 0: no adapters, all parameters are trained"
-    )
-    alpha: Annotated[float, Field(gt=0)] = Field(
-        32.0, description="the scale of the adapters' products is alpha / rank"
-    )
+    rank: Natural = Field(0, description="rank of the adapters; 0: no adapters, all parameters are trained")
+    alpha: float = Field(32.0, gt=0, description="the scale of the adapters' products is alpha / rank")
 
 
 class ModelSection(Section):
@@ -57,13 +49,13 @@ class ModelSection(Section):
         description="folder of a checkpoint, or a Hugging Face id; null: random weights and the shipped tokenizer, but "
         "with shape = tiny the shipped weights, which read tables and cannot plan",
     )
-    dtype: Dtype = Field(Dtype.FLOAT32, description="type of the matrix work; trained parameters are float32")
+    dtype: Dtype = Field("float32", description="type of the matrix work; trained parameters are float32")
     remat: Remat = Field(
-        Remat.FULL,
+        "full",
         description="parts of the forward pass that the backward pass computes again; dots: all but matrix products",
     )
     lora: LoRASection = LoRASection()
-    early_stop: Annotated[str | None, ours("none is mentioned")] = Field(
+    early_stop: str | None = Field(
         None, description="words that the sampler adds where it ends a thought at its cap; null: none"
     )
 
@@ -77,17 +69,11 @@ class ModelSection(Section):
 class TextSection(Section):
     """The words of an instance's prompt, and the room for its answer."""
 
-    style: Annotated[PromptStyle | Own, ours("the paper's prompt is not published")] = Field(
-        PromptStyle.COORDINATES, description="the words of the prompt"
-    )
+    style: PromptStyle | Own = Field(PromptStyle.COORDINATES, description="the words of the prompt")
     thinking: Annotated[bool, paper(True)] = Field(False, description="let the policy think before its plan")
-    max_prompt_tokens: Count = Field(
-        40, description="most tokens of a prompt; a longer one ends the run before it begins"
-    )
-    max_new_tokens: Annotated[Count, inferred(8192, "its base model's answers have up to 7,464 on average")] = Field(
-        40, description="most tokens of an answer, which is cut off there"
-    )
-    max_thinking_tokens: Annotated[Count | None, ours("no cap is mentioned")] = Field(
+    max_prompt_tokens: Count = Field(40, description="most tokens of a prompt; no run begins with a longer one")
+    max_new_tokens: Annotated[Count, inferred(8192)] = Field(40, description="most tokens of an answer, cut off there")
+    max_thinking_tokens: Count | None = Field(
         None, description="most tokens of a thought, which the sampler ends there; null: no cap"
     )
 
@@ -106,49 +92,36 @@ class SamplerSection(Section):
 class OptimizerFields(Section):
     """The optimizer and its schedule, for a section that trains."""
 
-    optimizer: OptimizerName = Optimizer.ADAMW
+    optimizer: OptimizerName = "adamw"
     learning_rate: PeakRate = 1e-4
-    schedule: Schedule = Field(Schedule.CONSTANT, description="course of the learning rate after the warmup")
+    schedule: Schedule = Field("constant", description="course of the learning rate after the warmup")
     warmup_steps: WarmupSteps = 0
 
 
 class EngineerExamplesSection(OptimizerFields):
     """Supervised steps before the first round, on examples of an engineer's answers; 0 steps: none."""
 
-    steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        0, description="number of updates; 0: no warm start"
-    )
+    steps: Annotated[Natural, paper(0)] = Field(0, description="number of updates; 0: no warm start")
     engineer_batch: Count = Field(8, description="engineer examples an update")
     max_context_tokens: Count = Field(72, description="most tokens of an example's message")
     max_answer_tokens: Count = Field(76, description="most tokens of an example's thought and answer")
-    optimizer: OptimizerName = Optimizer.MUON
+    optimizer: OptimizerName = "muon"
     learning_rate: PeakRate = 1e-2
     warmup_steps: WarmupSteps = 30
     weight_decay: WeightDecay = 0.1
     contexts: tuple[ContextName, ...] = Field(
-        ("V6",),
-        min_length=1,
-        description="contexts of the engineer examples, an equal share each; see engineer.context",
+        ("V6",), min_length=1, description="contexts of the engineer examples, an equal share each"
     )
-
-    @property
-    def teaches_engineer(self) -> bool:
-        """Whether any update is on engineer examples."""
-        return self.steps > 0
 
 
 class WarmStartSection(EngineerExamplesSection):
     """Supervised steps before the first round, on engineer examples and on plans; 0 for a model that can do both."""
 
-    steps: Annotated[int, Field(ge=0), paper(0, "RL starts from the checkpoint as it is")] = Field(
-        710, description="number of updates; 0: no warm start"
-    )
-    engineer_first: Annotated[int, Field(ge=0)] = Field(
-        400, description="number of first updates, all on engineer examples"
-    )
+    steps: Annotated[Natural, paper(0)] = Field(710, description="number of updates; 0: no warm start")
+    engineer_first: Natural = Field(400, description="number of first updates, all on engineer examples")
     instances: Count = Field(20_000, description="number of boards with solved plans")
     batch: Count = Field(32, description="plans an update")
-    engineer_every: Annotated[int, Field(ge=0)] = Field(
+    engineer_every: Natural = Field(
         4, description="updates from one engineer batch to the next, after engineer_first; 0: no further ones"
     )
     holes: Holes = (0.2, 0.3, 0.4)
@@ -168,16 +141,12 @@ class LossFields(OptimizerFields):
     """The loss of a token or a move by the ratio of its probabilities, for a section that learns by reward."""
 
     loss: Literal["clipped"] | Own = Field("clipped", description="loss of a token, or of a move")
-    clip_low: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
-        0.2, description="lower clip of the ratio of probabilities, at 1 - clip_low"
-    )
-    clip_high: Annotated[Rate, ours("DAPO's clip-higher")] = Field(
-        0.28, description="upper clip of the ratio of probabilities, at 1 + clip_high"
-    )
-    kl_coefficient: Annotated[float, Field(ge=0)] = Field(
+    clip_low: Rate = Field(0.2, description="lower clip of the ratio of probabilities, at 1 - clip_low")
+    clip_high: ClipHigh = 0.28
+    kl_coefficient: Weight = Field(
         0.0, description="weight of the divergence from the policy at the start of the rounds, which keep a copy of it"
     )
-    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.0, description="weight of the bonus on entropy")
+    entropy_coefficient: EntropyWeight = 0.0
     temperature: Temperature = Field(1.0, description="temperature of the answers")
 
     @property
@@ -194,20 +163,19 @@ class LearnSection(LossFields):
     """
 
     learning_rate: PeakRate = 1.2e-3
-    schedule: Schedule = Field(Schedule.LINEAR, description="course of the learning rate after the warmup")
+    schedule: Schedule = Field("linear", description="course of the learning rate after the warmup")
     warmup_steps: WarmupSteps = 10
     prompts: Count = Field(96, description="boards a step")
-    samples: Annotated[int, Field(ge=2)] = Field(2, description="answers to each board")
+    samples: GroupSize = Field(2, description="answers to each board")
     micro_batch: Count = Field(16, description="most answers in one backward pass")
     minibatches: Count = Field(1, description="parts of a step's answers, with an update each")
-    credit: Annotated[Credit, paper(Credit.OUTCOME, "GRPO")] = Field(
-        Credit.EXACT, description="advantage of a token; outcome: that of its answer; exact: its own, from the solver"
+    credit: Annotated[Credit, paper("outcome", "GRPO")] = Field(
+        "exact", description="advantage of a token; outcome: that of its answer; exact: its own, from the solver"
     )
     advantage: Advantage = Field(
-        Advantage.GROUP_STD,
-        description="baseline and unit of an answer's reward; with exact credit it affects only the evidence",
+        Advantage.GROUP_STD, description="baseline and unit of a reward; exact credit uses it for the evidence alone"
     )
-    engineer_every: Annotated[int, Field(ge=0), paper(0, "none is mentioned")] = Field(
+    engineer_every: Annotated[Natural, paper(0)] = Field(
         4, description="steps from one rehearsal of engineer examples to the next, with every engineer; 0: none"
     )
 
@@ -221,13 +189,11 @@ class LearnSection(LossFields):
 class RewardSection(Section):
     """The reward of an answer, and the lengths at which the penalty on tokens begins and ends."""
 
-    kind: Annotated[RewardKind | Own, paper(RewardKind.PAPER)] = Field(
-        RewardKind.OPTIMAL, description="rewarded property; paper: accuracy by cost, and length; others ignore length"
+    kind: Annotated[RewardKind | Own, paper("paper")] = Field(
+        "optimal", description="rewarded property; paper: accuracy by cost, and length; others ignore length"
     )
-    free_tokens: Annotated[Count, paper(1500, "L1")] = Field(24, description="L1, the most tokens without a penalty")
-    limit_tokens: Annotated[Count, paper(4096, "L2")] = Field(
-        40, description="L2, the least tokens with the full penalty"
-    )
+    free_tokens: Annotated[Count, paper(1500)] = Field(24, description="L1, the most tokens without a penalty")
+    limit_tokens: Annotated[Count, paper(4096)] = Field(40, description="L2, the least tokens with the full penalty")
 
     @pydantic.model_validator(mode="after")
     def _free_below_limit(self) -> Self:
@@ -252,8 +218,8 @@ class WriterSection(Section):
 
     @pydantic.model_validator(mode="after")
     def _credit_is_known(self) -> Self:
-        exact = self.learn.credit is Credit.EXACT
-        if exact and (self.reward.kind != RewardKind.OPTIMAL or self.text.thinking):
+        exact = self.learn.credit == "exact"
+        if exact and (self.reward.kind != "optimal" or self.text.thinking):
             raise ValueError(
                 "learn.credit = exact needs reward.kind = optimal and text.thinking = false; or set "
                 "student.learn.credit=outcome"
@@ -266,16 +232,12 @@ class TurnLearnSection(LossFields):
 
     baseline: Baseline = Field(Baseline.VALUE, description="expectation that what follows a move is compared with")
     learning_rate: PeakRate = 2e-3
-    samples: Annotated[int, Field(ge=2)] = Field(
-        8, description="plays of each board side by side, with baseline = group or fitted"
-    )
+    samples: GroupSize = Field(8, description="plays of each board side by side, with baseline = group or fitted")
     iterations: Count = Field(4, description="passes over the steps of an update")
     minibatches: Count = Field(4, description="parts of a pass, an optimizer step each")
-    gae_lambda: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.9, description="factor by which what comes later counts less for a move, for each step between the two"
-    )
-    clip_high: Rate = Field(0.2, description="upper clip of the ratio of probabilities, at 1 + clip_high")
-    entropy_coefficient: Annotated[float, Field(ge=0)] = Field(0.01, description="weight of the bonus on entropy")
+    gae_lambda: Rate = Field(0.9, description="factor by which what comes later counts less for a move, for each step")
+    clip_high: ClipHigh = 0.2
+    entropy_coefficient: EntropyWeight = 0.01
 
 
 class PlaySection(Section):
@@ -283,9 +245,11 @@ class PlaySection(Section):
 
     Attributes:
       epochs: passes over the boards of a round, in the words of an engineer's message; plays draw their boards.
+      text: the words of boards, which it does not read.
     """
 
     epochs: ClassVar[int] = 1
+    text: ClassVar[TextSection] = TextSection()
     episode_steps: Annotated[int, Field(ge=1, le=MAX_STEPS)] = Field(32, description="steps after which a play is over")
     environments: Count = Field(128, description="boards played at once")
     rollout_steps: Count = Field(
@@ -295,7 +259,7 @@ class PlaySection(Section):
     )
     updates: Count = Field(6, description="updates a round")
     reward: PlayerReward | Own = Field(
-        PlayerReward.SPARSE,
+        "sparse",
         description="reward of a move: sparse, 1 when all have arrived; cost, -1 a move before that; shaped, sparse "
         "and 0.1 for each cell nearer to the goal",
     )
@@ -323,28 +287,14 @@ class PlayerSection(PlaySection):
     max_prompt_tokens: Count = Field(40, description="most tokens of a view in the tokenizer's own words")
     warm_start: EngineerExamplesSection = EngineerExamplesSection()
 
-    @property
-    def text(self) -> TextSection:
-        """The words of boards, which it does not write itself."""
-        return TextSection(max_prompt_tokens=self.max_prompt_tokens)
-
 
 class NetworkSection(PlaySection):
-    """kind = network: a small network of two hidden layers that moves turn by turn."""
+    """kind = network: a small network of two hidden layers that moves turn by turn, at first with random weights."""
 
+    warm_start: ClassVar[EngineerExamplesSection] = EngineerExamplesSection()
     kind: Literal["network"] = Field("network", description="a small network that moves turn by turn")
-    radius: Annotated[int, Field(ge=0)] = Field(2, description="cells that an agent sees around it")
+    radius: Natural = Field(2, description="cells that an agent sees around it")
     width: Count = Field(64, description="width of the hidden layers")
-
-    @property
-    def warm_start(self) -> EngineerExamplesSection:
-        """No warm start: it begins the rounds with random weights."""
-        return EngineerExamplesSection()
-
-    @property
-    def text(self) -> TextSection:
-        """The words of boards, which it does not write itself."""
-        return TextSection()
 
 
 def _kind(student: Any) -> Any:

@@ -1,5 +1,9 @@
-"""The types of settings and their bounds, and the base of all sections; the settings themselves are in `sections`."""
+"""The types of settings, their bounds and origins, and the base of all sections; the settings themselves are in
+`sections` and `students`.
+"""
 
+import dataclasses
+import functools
 from typing import Annotated, Any
 
 import pydantic
@@ -9,6 +13,21 @@ from engineer import RULES, modules
 from jaxlake.config import MAX_HOLE
 from jaxlake.kinds import Kind, read_kinds
 from rl.config.choices import Optimizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Origin of a setting's value, in the `Annotated` of its field; a setting without one has a default of ours."""
+
+    tag: str
+    value: Any
+    remark: str = ""
+
+
+paper = functools.partial(Origin, "paper")
+"""Marks a setting of which the paper gives the value."""
+inferred = functools.partial(Origin, "inferred")
+"""Marks a setting whose value follows from what the paper says."""
 
 
 def _known_rule(name: str) -> str:
@@ -38,19 +57,23 @@ def _labels(kinds: tuple[Kind, ...]) -> tuple[int | str, ...]:
 Kinds = Annotated[tuple[Kind, ...], pydantic.PlainValidator(_read_kinds), pydantic.PlainSerializer(_labels)]
 """Kinds of boards, given in any order as sizes, names and ranges (``3-6``, ``rooms5-8x3``), kept in ascending order."""
 
+Natural = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
+GroupSize = Annotated[int, Field(ge=2)]
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Weight = Annotated[float, Field(ge=0)]
 Ratio = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0, le=1)]
-WarmupSteps = Annotated[int, Field(ge=0, description="number of first updates, in which the rate rises from 0")]
+WarmupSteps = Annotated[Natural, Field(description="number of first updates, in which the rate rises from 0")]
 WeightDecay = Annotated[Ratio, Field(description="weight decay of matrices; norms have none")]
 PeakRate = Annotated[Rate, Field(description="highest learning rate")]
+ClipHigh = Annotated[Rate, Field(description="upper clip of the ratio of probabilities, at 1 + clip_high")]
+EntropyWeight = Annotated[Weight, Field(description="weight of the bonus on entropy")]
 Temperature = Annotated[float, Field(ge=1e-3)]
 TopP = Annotated[Rate, Field(description="joint probability of the likeliest tokens to draw from; 1: all tokens")]
-TopK = Annotated[int, Field(ge=0, description="number of likeliest tokens to draw from; 0: all")]
-REFERENCE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
+TopK = Annotated[Natural, Field(description="number of likeliest tokens to draw from; 0: all")]
+Own = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$")]
 """``module:function``, a function of the user's own, see `rl.config.extensions`."""
-
-Own = Annotated[str, Field(pattern=f"^{REFERENCE}$")]
 OptimizerName = Annotated[
     Optimizer | Own, Field(description="optimizer; muon: for the layers' matrices, with adamw for the rest")
 ]
@@ -63,17 +86,6 @@ Holes = Annotated[
         description=f"hole ratios, with an equal share of the boards each; above {MAX_HOLE} hardly any is solvable",
     ),
 ]
-
-
-def once_each(what: str) -> AfterValidator:
-    """Return a validator of tuples that refuses repeats of `what` they hold."""
-
-    def check(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        if len(set(values)) < len(values):
-            raise ValueError(f"must hold each {what} at most once")
-        return values
-
-    return AfterValidator(check)
 
 
 class Section(pydantic.BaseModel):

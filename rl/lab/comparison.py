@@ -10,12 +10,10 @@ from pydantic import Field
 
 from jaxlake.files import write_whole
 from rl import config as config_
-from rl.config import Config, ConfigError, Count, Section, Values, decisive, flat, refuse_difference
+from rl.config import Config, ConfigError, Count, Section, Seed, Values, decisive, flat, refuse_difference
 from rl.config.choices import LanguageKind
-from rl.config.types import once_each
 from rl.loop import engineer_factory
 
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w+.-]*$", description="a folder's name")]
 
 
@@ -32,7 +30,7 @@ class EvaluationSection(Section):
 class _Shared(Section):
     """The part of a comparison that is the same in its file and in its folder."""
 
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1), once_each("seed")] = (0, 1, 2, 3, 4)
+    seeds: tuple[Seed, ...] = Field((0, 1, 2, 3, 4), min_length=1)
     shared_rounds: Count = Field(
         1, description="first rounds of each seed, which all engineers share; overrides.engineer designs those after 0"
     )
@@ -54,7 +52,9 @@ class Comparison(_Shared):
     overrides: Values = {}
 
     @pydantic.model_validator(mode="after")
-    def _baseline_is_there(self) -> Self:
+    def _counts_each_run_once(self) -> Self:
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("seeds must hold each seed at most once")
         if self.baseline not in self.engineers:
             raise ValueError(f"baseline = {self.baseline}: must be one of the engineers: {', '.join(self.engineers)}")
         return self
@@ -96,7 +96,7 @@ class Resolved(_Shared):
 
     def _with_engineer(self, values: Values, source: str, seed: int) -> Config:
         run = self.run.model_dump(mode="json")
-        return config_.validate(Config, config_.merge(run, {"seed": seed, "engineer": values}, source), source)
+        return config_.validate(Config, config_.merge(run, {"seed": seed, "engineer": values}), source)
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
@@ -113,7 +113,7 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
         raise ConfigError(f"{path}: no comparison, as it has no engineers; the file of a run is for python -m rl.train")
     comparison = config_.validate(Comparison, config_.override(values, overrides), str(path))
     try:
-        run = config_.build({"base": comparison.base, **comparison.overrides}, path, source="overrides")
+        run = config_.build({"base": comparison.base, **comparison.overrides}, path)
         shared = {name: getattr(comparison, name) for name in _Shared.model_fields}
         resolved = Resolved(run=config_.validate(Config, run, "overrides"), **shared)
         rounds, count, seed = resolved.shared_rounds, resolved.run.rounds.count, comparison.seeds[0]

@@ -12,7 +12,6 @@ from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from jaxlake.record import Array
 from rl.config import EngineerExamplesSection, OptimizerFields, extensions
-from rl.config.choices import Optimizer, Schedule
 from rl.model import sharding
 
 ADAM_RMS = 0.2
@@ -48,7 +47,7 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
         own = extensions.find("optimizer", settings.optimizer)(rate)
         return optax.chain(clip, own, _add_updates_of(optax.chain(*decay)))
     scaled = optax.scale_by_adam(b2=B2)
-    if settings.optimizer is Optimizer.MUON:
+    if settings.optimizer == "muon":
         axes = MuonDimensionNumbers(reduction_axis=1, output_axis=2)
         muon = scale_by_muon(weight_dimension_numbers=lambda matrices: jax.tree.map(lambda _: axes, matrices))
         muon = optax.chain(muon, _as_far_as_adam())
@@ -65,11 +64,11 @@ def learning_rate(settings: OptimizerFields, updates: int) -> optax.Schedule:
     peak, warmup = settings.learning_rate, settings.warmup_steps
     course = max(updates - warmup, 1)
     match settings.schedule:
-        case Schedule.CONSTANT:
+        case "constant":
             after = optax.constant_schedule(peak)
-        case Schedule.LINEAR:
+        case "linear":
             after = optax.linear_schedule(peak, 0.0, course)
-        case Schedule.COSINE:
+        case "cosine":
             after = optax.cosine_decay_schedule(peak, course)
     if not warmup:
         return after

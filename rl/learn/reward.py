@@ -8,7 +8,6 @@ from jaxlake.record import Array
 from jaxlake.rewards import accuracy
 from jaxlake.types import Check, Verdict
 from rl.config import RewardSection, RunError, extensions
-from rl.config.choices import RewardKind
 
 SHARE_DECAY = 0.9
 """Weight of the past in the moving share of short answers; the paper does not publish its own."""
@@ -48,16 +47,16 @@ def rewards(settings: RewardSection, verdict: Verdict, optima: Array, tokens: Ar
     w_acc, length = 1.0, np.zeros(len(tokens), np.float32)
     valid, cost = np.asarray(verdict.valid), np.asarray(verdict.cost)
     match settings.kind:
-        case RewardKind.PAPER:  # by cost, less a penalty on length
+        case "paper":  # by cost, less a penalty on length
             w_acc, worth = weight_accuracy(short_share), accuracy(valid, cost, optima)
             length = length_penalty(tokens, settings.free_tokens, settings.limit_tokens)
-        case RewardKind.ACCURACY:  # by cost alone
+        case "accuracy":  # by cost alone
             worth = accuracy(valid, cost, optima)
-        case RewardKind.VALID:  # 1 or 0
+        case "valid":  # 1 or 0
             worth = valid
-        case RewardKind.OPTIMAL:  # 1 or 0
+        case "optimal":  # 1 or 0
             worth = np.asarray(verdict.optimal)
-        case RewardKind.CHECKS:
+        case "checks":
             worth = steps_passed(verdict)
         case own:
             worth = _own(own, verdict, optima, tokens)

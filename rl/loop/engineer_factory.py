@@ -20,7 +20,7 @@ from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
 from rl import distributed
 from rl.config import Config, EngineerSection, MeshSection, ModelSection, PlayerSection, RunError, extensions
-from rl.config.choices import MODELS, SHUFFLED, BranchKind, LanguageKind
+from rl.config.choices import MODELS, SHUFFLED, LanguageKind
 from rl.learn.context import read_context
 from rl.model.policy import Policy
 from rl.model.sampler import SamplingParams
@@ -55,7 +55,7 @@ def make_engineer(student: Student, recorder: Recorder) -> Engineer:
     ConfigError if its template, function, model or server cannot be used, now, while there is no round to lose.
     """
     config, settings = student.config, student.config.engineer
-    if settings.kind == BranchKind.HINDSIGHT:
+    if settings.kind == "hindsight":
         assert isinstance(student, PlayerStudent)  # as Config makes sure
         scores = functools.partial(student.branch_scores, recorder.display)
         return Hindsight(scores, tuple(RULES.values()), BRANCHES)

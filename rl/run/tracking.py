@@ -19,7 +19,6 @@ import jax
 from jaxlake.files import write_whole
 from rl import distributed
 from rl.config import Config, ConfigError
-from rl.config.choices import WandbMode
 
 PLAIN_EVERY = 10.0
 """Seconds between the lines of a log file."""
@@ -112,7 +111,7 @@ class Trackers:
     def __init__(self, config: Config, run: Path, say: Callable[[str], None]):
         settings, self._say = config.tracking, say
         self._trackers: list[TensorBoard | WeightsAndBiases] = [TensorBoard(run)] if settings.tensorboard else []
-        self._trackers += [WeightsAndBiases(config, run)] if settings.wandb is not WandbMode.OFF else []
+        self._trackers += [WeightsAndBiases(config, run)] if settings.wandb != "disabled" else []
 
     def close(self, failed: bool) -> None:
         """End what was opened; `failed` says how the run ended."""
@@ -183,7 +182,7 @@ class WeightsAndBiases:
         self._wandb, self._config, self._directory = _import("wandb", f"wandb = {mode}"), config, run
         self._run: Any = None
         os.environ.setdefault("WANDB__TRANSACTION_LOG_FLUSH_INTERVAL", "1")  # seconds; 15 by default
-        if mode is WandbMode.ONLINE:
+        if mode == "online":
             self._wandb.setup(settings=self._wandb.Settings(mode="online", silent=True))
             if not self._wandb.login(prompt=False, verify=False):
                 raise ConfigError("tracking.wandb = online: not logged in; run `wandb login`, or set it to offline")
@@ -211,7 +210,7 @@ class WeightsAndBiases:
             id=identity.read_text(encoding="utf-8"),
             resume="allow",
             dir=self._directory,
-            mode=self._config.tracking.wandb.value,
+            mode=self._config.tracking.wandb,
             config=self._config.model_dump(mode="json"),
             settings=self._wandb.Settings(silent=True, console="off", disable_git=True, **seconds),
         )

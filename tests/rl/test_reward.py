@@ -60,10 +60,10 @@ def test_the_answers_break_what_they_are_named_for(ladder):
     ("kind", "expected"),
     [
         # A ninth for each step up to the first that fails; a plain share of checks would pay unreadable text 6/8.
-        (RewardKind.CHECKS, np.arange(10) / 9),
-        (RewardKind.VALID, [0] * 8 + [1, 1]),
-        (RewardKind.OPTIMAL, [0] * 9 + [1]),
-        (RewardKind.ACCURACY, [0] * 8 + [1 - 0.7 * 1 / 12, 1]),  # one step more than 6, of 12 allowed
+        ("checks", np.arange(10) / 9),
+        ("valid", [0] * 8 + [1, 1]),
+        ("optimal", [0] * 9 + [1]),
+        ("accuracy", [0] * 8 + [1 - 0.7 * 1 / 12, 1]),  # one step more than 6, of 12 allowed
     ],
 )
 def test_kinds_that_see_no_length(ladder, kind, expected):
@@ -73,7 +73,7 @@ def test_kinds_that_see_no_length(ladder, kind, expected):
 
 
 def test_the_papers_reward_adds_a_penalty_on_length_by_moving_weights(ladder):
-    found = reward(RewardKind.PAPER, ladder, tokens=35, short_share=0.7)
+    found = reward("paper", ladder, tokens=35, short_share=0.7)
     assert found.weight_accuracy == pytest.approx(0.65)
     assert found.length == pytest.approx(np.full(10, -0.75))
     expected = [-0.35 * 0.75] * 8 + [0.65 * (1 - 0.7 / 12) - 0.35 * 0.75, 0.65 - 0.35 * 0.75]

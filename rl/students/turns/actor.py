@@ -15,7 +15,6 @@ from jaxlake.record import Array
 from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.state import State, Transition
 from rl.config import extensions
-from rl.config.choices import PlayerReward
 
 _NEVER = -1e9
 
@@ -61,13 +60,13 @@ class Actor(Hashable, Protocol):
 
 
 REWARDS: dict[str, Callable[[Transition], jax.Array]] = {
-    PlayerReward.SPARSE: rewards.sparse,
-    PlayerReward.COST: rewards.cost,
-    PlayerReward.SHAPED: rewards.shaped(),
+    "sparse": rewards.sparse,
+    "cost": rewards.cost,
+    "shaped": rewards.shaped(),
 }
 
 
-def lake_of(actor: Actor, reward: PlayerReward | str | None) -> Lake:
+def lake_of(actor: Actor, reward: str | None) -> Lake:
     """Return the rules that an actor plays by: who enters a hole or a conflict ends the episode, as in a plan.
 
     Args:

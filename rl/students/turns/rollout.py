@@ -14,7 +14,6 @@ from jaxlake.levels import LevelBank
 from jaxlake.record import Array, Record, record
 from jaxlake.state import Params, State
 from jaxlake.types import ABSENT, STEPS, Check, Instance, Plan
-from rl.config.choices import PlayerReward
 from rl.students.turns.actor import Actor, decide, lake_of, lane, lanes, log_probabilities, of_action
 
 SOLVED, OPTIMAL, HOLE, CONFLICT, LATE = range(5)
@@ -35,9 +34,9 @@ class Boards(Record):
     optima: Array
 
     @classmethod
-    def of_lanes(cls, levels: Instance, optima: Array, reward: PlayerReward | str) -> "Boards":
+    def of_lanes(cls, levels: Instance, optima: Array, reward: str) -> "Boards":
         """Return the boards of lanes from levels ``[lanes, levels]``."""
-        if reward in (PlayerReward.SPARSE, PlayerReward.COST):
+        if reward in ("sparse", "cost"):
             return cls(bank=LevelBank(instances=levels, distances=None), optima=optima)
         banks = [LevelBank.build(lane(levels, i), with_distances=True) for i in range(len(levels.size))]
         return cls(bank=lanes(banks), optima=optima)

@@ -18,7 +18,7 @@ from jaxlake.kinds import Kind
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, Instance
 from rl.config import Config, ConfigError, PlaySection, RunError
-from rl.config.choices import Baseline, PlayerReward
+from rl.config.choices import Baseline
 from rl.judge.answers import Answers, Show
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
 from rl.learn.optimizer import make_optimizer
@@ -128,7 +128,7 @@ class PlayerStudent:
     def training_summary(self) -> str:
         """The learning as the settings have it, in words for an engineer."""
         student, learn = self.settings, self.settings.learn
-        sparse = student.reward == PlayerReward.SPARSE
+        sparse = student.reward == "sparse"
         reward = "Reward 1 when all agents have arrived, else 0." if sparse else f"Reward {student.reward}."
         return (
             f"{self.name[0].upper()}{self.name[1:]} of {self.who}, {student.updates} updates a round of "

@@ -12,7 +12,6 @@ from engineer import evidence
 from jaxlake.types import Verdict
 from rl import distributed
 from rl.config import Config, LearnSection
-from rl.config.choices import Credit
 from rl.judge.answers import judge
 from rl.learn import credit, metrics, reward, supervised
 from rl.learn.advantages import advantages, token_advantages
@@ -157,7 +156,7 @@ def make_batch(
     mine = distributed.share(len(groups), "student.learn.prompts")
     groups, rollout, mask = groups[mine], rollout[mine], rollout.mask[mine]
     by_token = np.repeat(rewarded.advantages[mine, None], mask.shape[1], axis=-1)
-    if settings.credit is Credit.EXACT:
+    if settings.credit == "exact":
         watch.lap("host")
         answers = [row[written].tolist() for row, written in zip(rollout.tokens, mask, strict=True)]
         board = groups[:: settings.samples]

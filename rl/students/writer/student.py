@@ -21,7 +21,7 @@ from jaxlake.generate.candidates import BLOCK, Shape
 from jaxlake.types import Instance, coordinate
 from rl import distributed
 from rl.config import Config, ConfigError
-from rl.config.choices import Credit, LanguageKind
+from rl.config.choices import LanguageKind
 from rl.judge.answers import Answerer, Answers, Show
 from rl.judge.validation import validate
 from rl.learn import supervised
@@ -286,7 +286,7 @@ def check_room(policy: Policy, config: Config, examples: int = 64) -> None:
         # Boards with the most holes have about the longest prompts. They are scattered: in a drawing, holes side by
         # side are few tokens. Of Qwen's, a board of 10x10 with all holes at its end has 433, the longest of these 478.
         policy.prompts(candidates.draw(seed_key(0), 0, BLOCK, Shape(kind, MAX_HOLE, kind.size, kind.num_agents)))
-    if learn.credit is Credit.EXACT:
+    if learn.credit == "exact":
         side = max(kind.size for kind in config.all_kinds)
         for cell in (coordinate(cell, side) for cell in range(side * side)):
             if len(pieces := tokenizer.pieces(tokenizer.encode(cell))) > 1:

@@ -11,7 +11,6 @@ import pytest
 from flax import nnx
 from shapes import MEDIUM, shard_parameters
 
-from rl.config.choices import Remat
 from rl.model.decoder import Decoder, KVCache, RopeScaling, abstract, create, token_positions
 from rl.model.sharding import make_mesh
 
@@ -100,17 +99,17 @@ def test_remat_keeps_less_for_the_same_gradients(model):
     parameters, tokens, valid = model[1], np.zeros((4, 16), np.int32), np.ones((4, 16), bool)
     alone = loss_and_gradients(*model)
     kept = {}
-    for remat in Remat:
+    for remat in ("none", "dots", "full"):
         graph, _ = abstract(dataclasses.replace(TINY, remat=remat))
         backward = jax.eval_shape(
             lambda p, graph=graph: jax.vjp(lambda p: nnx.merge(graph, p)(tokens, token_positions(valid), valid), p)[1],
             parameters,
         )
         kept[remat] = sum(leaf.size for leaf in jax.tree.leaves(backward))
-        if remat is not Remat.FULL:  # which `alone` is
+        if remat != "full":  # which `alone` is
             close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
             jax.tree.map(close, loss_and_gradients(graph, parameters), alone)
-    assert kept[Remat.FULL] < 0.7 * kept[Remat.DOTS] < 0.7 * kept[Remat.NONE]
+    assert kept["full"] < 0.7 * kept["dots"] < 0.7 * kept["none"]
 
 
 def equations(jaxpr: jax.extend.core.Jaxpr) -> Iterator[jax.extend.core.JaxprEqn]:

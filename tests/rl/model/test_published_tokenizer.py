@@ -14,7 +14,6 @@ from published_tokenizer import published_tokenizer
 from rl import config as config_
 from rl.command import shipped
 from rl.config import EngineerSection
-from rl.config.choices import Credit
 from rl.model.policy import Policy
 from rl.model.sampler import Guide
 from rl.model.sampler.grammar import GrammarSampler, allowed_tokens
@@ -80,7 +79,7 @@ def test_chats_are_those_of_transformers(tokenizer, theirs):
 @pytest.mark.parametrize("name", ["qwen3-0.6b", "qwen3-4b", "qwen3-4b-lora", "qwen3-4b-v5e-8"])
 def test_the_shipped_configurations_have_room_for_its_prompts(tokenizer, name):
     config = config_.load(shipped(f"{name}.yaml"))
-    assert config.student.learn.credit is Credit.OUTCOME
+    assert config.student.learn.credit == "outcome"
     mesh = make_mesh(max(config.mesh.fsdp, 1), config.mesh.tp)  # -1: one GPU, and eight devices here
     check_room(Policy(None, None, tokenizer, mesh, config.student.text, config.student.sampler.rows), config)
 
