@@ -1,4 +1,4 @@
-"""Every cell of the notebooks still runs, what is committed is as agreed, and a command behaves in a notebook."""
+"""Every cell of the notebooks still runs, and what is committed is as agreed."""
 
 import os
 import re
@@ -9,8 +9,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from jupyter_client import KernelManager
-from jupyter_client.kernelspec import KernelSpecManager
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).parents[1]
@@ -86,61 +84,3 @@ def test_what_is_committed_was_executed_in_order_and_has_only_outputs_for_its_re
         for text in texts(output):
             assert not re.search(r"(?<![\w.])/(tmp|work|root|home|usr)/", text)
             assert "Warning" not in text
-
-
-COMMAND = """
-import time
-from rl import command
-from rl.run.tracking import Display
-
-def main(arguments):
-    def work(stop):
-        with Display() as display:
-            display.say("begins")
-            display.stage("waiting", 1000)
-            while not stop.agreed():
-                time.sleep(0.05)
-                display.advance("still")
-            raise command.Interrupted(stop.number)
-
-    return command.guarded("mine", arguments, work)
-"""
-
-
-@pytest.mark.heavy
-def test_an_interrupted_command_saves_and_returns_its_code_to_its_cell(tmp_path):
-    (tmp_path / "mine.py").write_text(COMMAND)
-    manager = KernelManager(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]))
-    manager.start_kernel(cwd=str(tmp_path), extra_arguments=["--log-level=ERROR"])
-    client = manager.client()
-    client.start_channels()
-    client.wait_for_ready(timeout=60)
-    printed = ""
-
-    def see(message: dict) -> None:
-        nonlocal printed
-        if message["msg_type"] == "stream":
-            shown_before = "begins" in printed
-            printed += message["content"]["text"]
-            if "begins" in printed and not shown_before:
-                manager.interrupt_kernel()
-
-    try:
-        run = "import mine\nassert mine.main(['a=1']) == 130"
-        after = client.execute_interactive(run, output_hook=see, timeout=60)
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-    assert after["content"]["status"] == "ok"
-    assert printed.splitlines() == ["begins", "Stopped and saved. To resume: python -m mine a=1"]
-
-
-@pytest.mark.heavy
-def test_the_notebook_for_eight_chips_stops_in_one_line_without_them():
-    environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    path = ROOT / "notebooks" / "05_kaggle_tpu.ipynb"
-    command = [sys.executable, ROOT / "notebooks" / "execute.py", "--quick", path]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "code cell 1: SystemExit: this notebook needs eight chips" in done.stderr
-    assert len(done.stderr.splitlines()) == 1

@@ -102,16 +102,3 @@ def test_a_release_is_of_the_tag_that_is_the_version():
         ran = subprocess.run(["bash", "-c", check], cwd=ROOT, env=os.environ | {"GITHUB_REF_NAME": tag}, check=False)
         assert ran.returncode == status
     assert workflow["jobs"]["publish"]["needs"] == "test" and workflow["jobs"]["test"]["needs"] == "build"
-
-
-def test_forms_for_issues_are_as_github_reads_them():
-    """Each field has a type that exists and a label of its own, and no required label is missing."""
-    for form in sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")):
-        read = yaml.safe_load(form.read_text(encoding="utf-8"))
-        if form.stem == "config":
-            assert {"blank_issues_enabled", "contact_links"} == read.keys()
-            continue
-        assert {"name", "description", "body"} <= read.keys()
-        assert all(field["type"] in ("textarea", "dropdown", "input", "markdown") for field in read["body"])
-        labels = [field["attributes"]["label"] for field in read["body"]]
-        assert len(set(labels)) == len(labels)
