@@ -136,7 +136,7 @@ def read_signature(app, what, name, obj, options, signature, returns):
 
 
 def skip_member(app, what, name, obj, skip, options):
-    """Every member of an enumeration and list of words is shown; what chex and the bases bring to a dataclass is not."""
+    """Members of enumerations and lists of words are shown; what chex and the bases bring to a dataclass is not."""
     if (isinstance(obj, enum.Enum) and obj.name == name) or typing.get_origin(obj) is typing.Literal:
         return False
     if name == "model_config":
