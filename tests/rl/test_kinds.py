@@ -1,10 +1,8 @@
 """A run on boards of several kinds, validated on another than it designs."""
 
 import json
-from pathlib import Path
 
 import pytest
-import yaml
 from shapes import SMALL_JSON
 
 from engineer.evidence import Evidence
@@ -32,52 +30,26 @@ student:
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("kinds")
-    (folder / "shape.json").write_text(json.dumps(SMALL_JSON))
-    (folder / "micro.yaml").write_text(MICRO.format(folder=folder))
-    return folder
-
-
-def go(folder: Path, run: str) -> int:
-    return main(["--config", str(folder / "micro.yaml"), "--run", str(folder / run)])
-
-
-@pytest.fixture(scope="module")
-def run(folder, quick_compilation) -> Path:
-    """A run that nobody disturbed."""
-    assert go(folder, "whole") == 0
-    return folder / "whole"
-
-
-def evidence(run: Path, stage: str) -> Evidence:
-    return Evidence.from_json(json.loads((run / stage / "evidence.json").read_text()))
-
-
-def test_a_run_is_validated_on_its_targets_and_trained_on_what_is_designed(run):
+def test_a_run_designs_and_trains_on_some_kinds_and_is_validated_on_its_targets(tmp_path):
+    (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
+    (tmp_path / "micro.yaml").write_text(MICRO.format(folder=tmp_path))
+    run = tmp_path / "run"
+    assert main(["--config", str(tmp_path / "micro.yaml"), "--run", str(run)]) == 0
     for k in range(2):
         lake = LakeConfig.from_dict(json.loads((run / f"rounds/{k}/config.json").read_text()))
         assert list(map(str, lake.kinds)) == DESIGNED
-        found = evidence(run, f"rounds/{k}")
-        for rows in (found.by_kind, found.environment):
+        evidence = Evidence.from_json(json.loads((run / f"rounds/{k}/evidence.json").read_text()))
+        for rows in (evidence.by_kind, evidence.environment):
             assert [str(row.kind) for row in rows] == TARGETS
         with_data = {str(kind) for kind, share in zip(lake.kinds, lake.data, strict=True) if share > 1 / 16}
-        assert with_data <= {str(row.kind) for row in found.training.by_kind} <= {*DESIGNED}
-        assert [str(row.kind) for row in found.training.environment] == DESIGNED
+        assert with_data <= {str(row.kind) for row in evidence.training.by_kind} <= {*DESIGNED}
+        assert [str(row.kind) for row in evidence.training.environment] == DESIGNED
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    named = {name.partition("/")[2] for row in rows for name in row if name.startswith("valid/")}
-    assert named == {"size_3", "kind_rooms5", "kind_corridor5"}
-    assert yaml.safe_load((run / "config.yaml").read_text())["lake"]["kinds"] == [3, "rooms5", "corridor5"]
-
-
-def test_the_engineer_reads_what_is_designed_and_what_is_validated(run):
+    measured = {name.partition("/")[2] for row in rows for name in row if name.startswith("valid/")}
+    assert measured == {"size_3", "kind_rooms5", "kind_corridor5"}
     context = (run / "rounds/1/context.md").read_text()
     assert "To be designed: 3 rooms5 corridor5. Validated, what the policy is judged by: rooms5x3 corridor5." in context
-    assert "\ncorridor: one lane" in context and "\nmaze: " not in context
     proposal = json.loads((run / "rounds/1/proposal.json").read_text())
-    written = list(proposal["parsed"])
+    written, designed = list(proposal["parsed"]), LakeConfig.from_dict(proposal["projected"])
     assert written and written == [kind for kind in DESIGNED if kind in written]
-    designed = LakeConfig.from_dict(proposal["projected"])
-    left_out = [share for kind, share in zip(designed.kinds, designed.data, strict=True) if str(kind) not in written]
-    assert list(map(str, designed.kinds)) == DESIGNED and not any(left_out)
+    assert not any(x for kind, x in zip(designed.kinds, designed.data, strict=True) if str(kind) not in written)
