@@ -129,12 +129,3 @@ def test_holes_and_waits_follow_from_what_the_context_shows(name):
                 assert (config.hole[i], config.wait[i]) == pytest.approx((hole, 0.4 if leader == 6 else 0.3))
                 checked += 1
     assert checked > 150
-
-
-def test_the_reasons_of_past_rounds_are_what_examples_think():
-    contexts = [context for context, *_ in drawn("V5") if "Your reasons" in context]
-    assert 20 < len(contexts) < 60
-    for context in contexts:
-        reasons = re.findall(r"^round (\d): (.*)$", context, re.MULTILINE)
-        assert [number for number, _ in reasons] == sorted({row[0] for row in table(context, "round size data")})
-        assert all(re.match(r"Weakest:\d \d+;\d \d+;", reason) for _, reason in reasons)
