@@ -6,18 +6,7 @@ import warnings
 
 warnings.filterwarnings("ignore", message="IProgress not found")  # tqdm's, in a notebook without ipywidgets
 
-NEEDED = (
-    "flax",
-    "llguidance",
-    "matplotlib",
-    "optax",
-    "orbax",
-    "pydantic",
-    "rich",
-    "safetensors",
-    "transformers",
-    "yaml",
-)
+NEEDED = "flax llguidance matplotlib optax orbax pydantic rich safetensors transformers yaml".split()
 """Modules that the extra brings."""
 
 

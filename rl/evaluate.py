@@ -9,7 +9,6 @@ from pathlib import Path
 import jax
 
 from jaxlake import benchmark
-from jaxlake.benchmark import Benchmark
 from jaxlake.commands import command_parser
 from jaxlake.files import write_whole
 from rl import config as config_
@@ -17,7 +16,6 @@ from rl import distributed, students
 from rl.command import add_job_options, add_path, guarded, join, parse, shipped
 from rl.config import Config, ConfigError, LoRASection, NetworkSection, RunError, TextSection, ValidationSection
 from rl.judge.asking import Asker, ModelAsker, ServerAsker, collect
-from rl.judge.record import Record
 from rl.judge.suite import Evaluation, questions, suite_identity
 from rl.model.sampler import SamplingParams
 from rl.run.directory import refuse_other_version
@@ -42,14 +40,8 @@ suites:
   benchmark    3,150 boards with 3 to 5, the paper's from its description
   families     2,250 boards of seven families with 2 to 5
 
-in the folder of the evaluation:
-  report.txt, scores.json  the tables, and their numbers
-  answers.jsonl            every answer; python -m jaxlake.score reads a suite's
-  evaluation.json          the model, and the parameters of the question
-
-exit status:
-  0 done, 1 some answers are missing, 2 a mistake in the command or the
-  configuration, 130 stopped by Ctrl-C
+Exit status 1 says that some answers are missing. python -m jaxlake.score reads
+answers.jsonl of the evaluation's folder, too.
 
 A KEY is a setting such as validation.top_p or student.text.max_new_tokens;
 python -m rl.train --help lists them all. The variable OPENAI_API_KEY contains
@@ -71,38 +63,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def work(stop: Stop) -> None:
         join(options, stop)
         with Display(quiet=not distributed.is_main()) as display, stop.interrupt_immediately():
-            if options.run:
-                if options.config:
-                    raise ConfigError("--config: a run has its own configuration; give single keys as KEY=VALUE")
-                config, model, folder = _trained(options.run, options.overrides)
-            else:
-                model = options.model or options.api[1]
-                config, folder = _as_loaded(options.config, options.overrides), Path("evaluations", Path(model).name)
-            samples, several = options.samples, f"_{options.samples}_samples" * (options.samples > 1)
-            folder = options.out or folder / f"{options.suite}{several}"
-            boards = benchmark.load(SUITES[options.suite])
-            boards = benchmark.take(boards, benchmark.spread(boards))
-            part = benchmark.take(boards, range(min(options.limit or len(boards), len(boards))))
-            text, seed = config.student.text, config.seed
-            sampling = _sampling(config.validation, text.thinking, samples, options.temperature)
-            asker: Asker
-            if options.api:
-                asker = _ask_server(options.api[0], model, options.concurrency, text, sampling, display)
-            else:
-                answerer = students.load(config, model, boards.instances, display.say)
-                asker = ModelAsker(answerer, boards, sampling, samples, seed)
-            identity = {"suite": options.suite, "sha256": boards.account["sha256"]}
-            identity |= {"style": text.model_dump(mode="json")["style"]}
-            identity |= suite_identity(text, seed, sampling, samples)
-            record = collect(asker, questions(text, seed, part, samples), folder, identity, display, stop)
-            if record is not None:  # this process has the answers
-                _report(record, model, part, display)
-                if missing := sum((name, i) not in record.answers for name in part.ids for i in range(samples)):
-                    raise RunError(
-                        f"{missing:,} answers are missing, the last as {asker.failure}; the same command asks again"
-                    )
+            evaluate(options, display, stop)
 
     return guarded("rl.evaluate", arguments, work)
+
+
+def evaluate(options: argparse.Namespace, display: Display, stop: Stop) -> None:
+    """Let a policy answer the boards as the options say, and write and show its tables."""
+    if options.run:
+        if options.config:
+            raise ConfigError("--config: a run has its own configuration; give single keys as KEY=VALUE")
+        config, model, folder = _trained(options.run, options.overrides)
+    else:
+        model = options.model or options.api[1]
+        config, folder = _as_loaded(options.config, options.overrides), Path("evaluations", Path(model).name)
+    samples, text, seed = options.samples, config.student.text, config.seed
+    folder = options.out or folder / (options.suite + f"_{samples}_samples" * (samples > 1))
+    boards = benchmark.load(SUITES[options.suite])
+    boards = benchmark.take(boards, benchmark.spread(boards))
+    part = benchmark.take(boards, range(len(boards))[: options.limit])
+    sampling = _sampling(config.validation, text.thinking, samples, options.temperature)
+    asker: Asker
+    if options.api:
+        asker = _ask_server(options.api[0], model, options.concurrency, text, sampling, display)
+    else:
+        answerer = students.load(config, model, boards.instances, display.say)
+        asker = ModelAsker(answerer, boards, sampling, samples, seed)
+    identity = {"suite": options.suite, "sha256": boards.account["sha256"], "style": str(text.style)}
+    identity |= suite_identity(text, seed, sampling, samples)
+    record = collect(asker, questions(text, seed, part, samples), folder, identity, display, stop)
+    if record is None:  # another process has the answers
+        return
+    result = Evaluation.of(part, record.answers, {"model": model, **record.about})
+    tables, path = result.to_text(), folder / "report.txt"
+    write_whole(folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
+    write_whole(path, f"{tables}\n".encode())
+    display.say(f"\n{tables}\n\nReport: {path}")
+    if missing := sum((name, i) not in record.answers for name in part.ids for i in range(samples)):
+        raise RunError(f"{missing:,} answers are missing, the last as {asker.failure}; the same command asks again")
 
 
 def _trained(run: Path, overrides: Sequence[str]) -> tuple[Config, str, Path]:
@@ -148,15 +146,6 @@ def _ask_server(
     client = ChatClient(url, model, sampling, text.max_new_tokens, text.thinking)
     client.check(display.say)
     return ServerAsker(client, concurrency)
-
-
-def _report(record: Record, model: str, part: Benchmark, display: Display) -> None:
-    """Score the answers to some boards, and write and show the tables."""
-    result = Evaluation.of(part, record.answers, {"model": model, **record.about})
-    text, path = result.to_text(), record.folder / "report.txt"
-    write_whole(record.folder / "scores.json", (json.dumps(result.to_json(), indent=1) + "\n").encode())
-    write_whole(path, (text + "\n").encode())
-    display.say(f"\n{text}\n\nReport: {path}")
 
 
 def _at_least(least: float, kind: type[int] | type[float]) -> Callable[[str], float]:
