@@ -6,7 +6,10 @@ import warnings
 
 warnings.filterwarnings("ignore", message="IProgress not found")  # tqdm's, in a notebook without ipywidgets
 
-NEEDED = "flax llguidance matplotlib optax orbax pydantic rich safetensors transformers yaml".split()
+NEEDED = [
+    *("flax", "llguidance", "matplotlib", "optax", "orbax"),
+    *("pydantic", "rich", "safetensors", "transformers", "yaml"),
+]
 """Modules that the extra brings."""
 
 

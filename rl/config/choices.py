@@ -18,46 +18,23 @@ Credit = Literal["outcome", "exact"]
 """Credit of the tokens of an answer: the answer's reward against its group's for each, as in GRPO, or each token's own
 effect on the best reward that is still possible, by the solver (`rl.learn.credit`).
 """
+Advantage = Literal["group_std", "centered", "batch_std", "rloo"]
+"""Baseline and unit of a reward: the group's mean, in its standard deviations (GRPO, Shao et al. 2024), in the reward's
+own unit, as a deviation weighs up the groups that are nearly all right or all wrong (Dr. GRPO, Liu et al. 2025), or in
+the standard deviation of the batch (Liu et al. 2025, "Tricks or Traps?"); or the mean of the group's other answers,
+which is independent of the answer itself (Ahmadian et al. 2024).
+"""
+Baseline = Literal["value", "group", "fitted"]
+"""Expectation that a move turn by turn is compared with: a value learned beside the policy, as in PPO (Schulman et al.
+2017); the mean of the plays of one board, in their standard deviations (GRPO, Shao et al. 2024); or a linear function
+of what an agent and its team see and of the group's other plays, fitted by least squares (Duan et al. 2016).
+"""
 RewardKind = Literal["paper", "accuracy", "valid", "optimal", "checks"]
 """Property of an answer that is rewarded (`rl.learn.reward.rewards` has the formulas)."""
 PlayerReward = Literal["sparse", "cost", "shaped"]
 """Reward of an agent's move, a function of `jaxlake.rewards`."""
 WandbMode = Literal["disabled", "offline", "online"]
 """Mode of Weights & Biases, in its own words."""
-
-
-class Advantage(enum.StrEnum):
-    """Baseline and unit of a reward.
-
-    Attributes:
-      GROUP_STD: the group's mean, in its standard deviations (GRPO, Shao et al. 2024).
-      CENTERED: the group's mean, in the reward's own unit. Dividing by the deviation weighs up the groups that are
-        nearly all right or all wrong (Dr. GRPO, Liu et al. 2025).
-      BATCH_STD: the group's mean, in the standard deviation of all rewards of the batch, so that a group's weight does
-        not hang on its own few answers (Liu et al. 2025, "Tricks or Traps?").
-      RLOO: the mean of the group's other answers, a baseline independent of the answer itself (Ahmadian et al. 2024).
-    """
-
-    GROUP_STD = "group_std"
-    CENTERED = "centered"
-    BATCH_STD = "batch_std"
-    RLOO = "rloo"
-
-
-class Baseline(enum.StrEnum):
-    """Expectation that a move turn by turn is compared with; the difference is its advantage.
-
-    Attributes:
-      VALUE: a value learned beside the policy, as in PPO (Schulman et al. 2017).
-      GROUP: the mean of the group, the plays of one board side by side, in its standard deviations (GRPO, Shao et al.
-        2024).
-      FITTED: a linear function of what an agent and its team see and of the group's other plays, fitted to the rollout
-        by least squares (Duan et al. 2016); in the standard deviation of the batch.
-    """
-
-    VALUE = "value"
-    GROUP = "group"
-    FITTED = "fitted"
 
 
 class LanguageKind(enum.StrEnum):

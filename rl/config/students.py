@@ -173,7 +173,7 @@ class LearnSection(LossFields):
         "exact", description="advantage of a token; outcome: that of its answer; exact: its own, from the solver"
     )
     advantage: Advantage = Field(
-        Advantage.GROUP_STD, description="baseline and unit of a reward; exact credit uses it for the evidence alone"
+        "group_std", description="baseline and unit of a reward; exact credit uses it for the evidence alone"
     )
     engineer_every: Annotated[Natural, paper(0)] = Field(
         4, description="steps from one rehearsal of engineer examples to the next, with every engineer; 0: none"
@@ -230,7 +230,7 @@ class WriterSection(Section):
 class TurnLearnSection(LossFields):
     """The learning of a student that moves turn by turn: a policy gradient against the baseline of its choice."""
 
-    baseline: Baseline = Field(Baseline.VALUE, description="expectation that what follows a move is compared with")
+    baseline: Baseline = Field("value", description="expectation that what follows a move is compared with")
     learning_rate: PeakRate = 2e-3
     samples: GroupSize = Field(8, description="plays of each board side by side, with baseline = group or fitted")
     iterations: Count = Field(4, description="passes over the steps of an update")
@@ -267,7 +267,7 @@ class PlaySection(Section):
 
     @pydantic.model_validator(mode="after")
     def _groups_are_whole(self) -> Self:
-        if self.learn.baseline is not Baseline.VALUE and self.environments % self.learn.samples:
+        if self.learn.baseline != "value" and self.environments % self.learn.samples:
             raise ValueError(
                 f"environments = {self.environments} must be a multiple of learn.samples = {self.learn.samples}"
             )

@@ -27,13 +27,13 @@ def advantages(rewards: np.ndarray, groups: np.ndarray, kind: Advantage, epsilon
 
     centered = rewards - mean(rewards)
     match kind:
-        case Advantage.GROUP_STD:
+        case "group_std":
             scaled = centered / (np.sqrt(mean(centered**2)) + epsilon)
-        case Advantage.CENTERED:
+        case "centered":
             scaled = centered
-        case Advantage.BATCH_STD:
+        case "batch_std":
             scaled = centered / (rewards.std() + epsilon)
-        case Advantage.RLOO:  # r - (n mean - r) / (n - 1)
+        case "rloo":  # r - (n mean - r) / (n - 1)
             scaled = centered * size / np.maximum(size - 1, 1)
     return scaled.astype(np.float32)
 

@@ -21,7 +21,6 @@ from jaxlake.arguments import seed_key
 from jaxlake.record import Array
 from jaxlake.types import Instance
 from rl.config import Config, ConfigError, PlayerSection, PlaySection
-from rl.config.choices import Baseline
 from rl.learn.state import TrainState, restore
 from rl.model import lora, sharding
 from rl.model.decoder import Decoder, abstract, token_positions
@@ -173,7 +172,7 @@ def _grow(policy: Policy, parameters: nnx.State, count: int, key: jax.Array) -> 
 
 def first_value(student: PlaySection, width: int) -> dict[str, jax.Array] | None:
     """Return the value head of a player that has not begun: zeros; None where no value is learned."""
-    if student.learn.baseline is not Baseline.VALUE:
+    if student.learn.baseline != "value":
         return None
     return {"w": jnp.zeros(width, jnp.float32), "b": jnp.zeros((), jnp.float32)}
 

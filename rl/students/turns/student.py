@@ -18,7 +18,6 @@ from jaxlake.kinds import Kind
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, Instance
 from rl.config import Config, ConfigError, PlaySection, RunError
-from rl.config.choices import Baseline
 from rl.judge.answers import Answers, Show
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
 from rl.learn.optimizer import make_optimizer
@@ -33,9 +32,9 @@ from rl.students.turns.rollout import LATE, OPTIMAL, SOLVED, Boards, Ended, coun
 from rl.students.turns.trainer import Learner, TurnTrainer
 
 NAMES = {
-    Baseline.VALUE: "PPO",
-    Baseline.GROUP: "GRPO",
-    Baseline.FITTED: "policy gradient with a least-squares baseline",
+    "value": "PPO",
+    "group": "GRPO",
+    "fitted": "policy gradient with a least-squares baseline",
 }
 """What the learning with each baseline is called."""
 OTHER_KINDS_WEIGHT = 0.1

@@ -18,7 +18,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxlake.record import Array, Record, record
 from rl.config import PlaySection
-from rl.config.choices import Baseline
 from rl.learn.loss import LossInputs, describe, token_losses
 from rl.students.turns import rollout as rollouts
 from rl.students.turns.actor import Actor, chunks, decide, lake_of, log_probabilities, of_action
@@ -143,7 +142,7 @@ class TurnTrainer:
     @property
     def continues(self) -> bool:
         """Whether plays go on from one update to the next, with a value in place of the rewards still to come."""
-        return self.student.learn.baseline is Baseline.VALUE
+        return self.student.learn.baseline == "value"
 
     @property
     def samples(self) -> int:
@@ -212,11 +211,11 @@ class TurnTrainer:
         """
         learn = self.student.learn
         match learn.baseline:
-            case Baseline.GROUP:
+            case "group":
                 return self._against_group(rollout), jnp.zeros_like(rollout.value)
-            case Baseline.FITTED:
+            case "fitted":
                 value = self._fit(rollout)
-            case Baseline.VALUE:
+            case "value":
                 value = rollout.value
         advantage = estimate_advantages(rollout, value, last_value, learn.gae_lambda)
         returns = advantage + value
@@ -275,7 +274,7 @@ class TurnTrainer:
         """Return what the loss reads of a rollout; the weights of the decisions add up to 1."""
         learn, wanted = self.student.learn, rollout.present
         weight = wanted / jnp.maximum(jnp.sum(wanted), 1)
-        if learn.baseline is Baseline.GROUP and not (learn.kl_coefficient or learn.entropy_coefficient):
+        if learn.baseline == "group" and not (learn.kl_coefficient or learn.entropy_coefficient):
             weight = jnp.where(advantage == 0, 0, weight)  # nothing has a gradient there
         against = jnp.zeros_like(advantage)
         if learn.kl_coefficient > 0:
@@ -351,7 +350,7 @@ class TurnTrainer:
         )
         losses, metrics = token_losses(inputs, learn)
         metrics = {name: x for name, x in metrics.items() if not name.endswith("_max")}
-        if learn.baseline is Baseline.VALUE:
+        if learn.baseline == "value":
             metrics["value_loss"] = 0.5 * (value - rows.returns) ** 2
             losses += metrics["value_loss"]
         loss = learn.minibatches * jnp.sum(jnp.where(mask, losses, 0) * rows.weight)  # a part stands for the whole
