@@ -110,15 +110,6 @@ def test_contributing_has_every_room_and_every_benchmark():
     assert not {name for name in scripts if f"`{name}`" not in page}
 
 
-def test_the_repository_has_one_address():
-    owner, name = REPOSITORY.split("/")[-2:]
-    address = re.compile(rf"(?:github|githubusercontent)(?:\.com)?/([\w-]+)/{name}\b")
-    patterns = ("*.cff", "*.toml", "*/pyproject.toml", "integrations/*/*.toml", "docs/launch/*", ".github/**/*.yml")
-    others = [path for pattern in patterns for path in ROOT.glob(pattern)]
-    found = {path: set(address.findall(path.read_text())) for path in [*PAGES, *others]}
-    assert not {path: owners for path, owners in found.items() if owners - {owner}}
-
-
 PACKAGES = [
     *("jaxlake", "jaxlake.benchmark", "jaxlake.render", "jaxlake.solve"),
     *("engineer", "engineer.engineers", "engineer.evidence", "rl.model.sampler"),
