@@ -32,7 +32,7 @@ from rl.students import LanguagePlayer
 from rl.students.turns import language
 from rl.students.turns.actor import decide
 from rl.students.turns.rollout import play
-from rl.students.turns.views import MOVES, Prompt, in_words, properties
+from rl.students.turns.views import MOVES, Prompt, properties
 from tests.support.actors import check_actor
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
@@ -249,13 +249,3 @@ def test_a_qwen_with_adapters_plays_and_designs_in_its_own_words(config, tmp_pat
     assert json.loads((run / "rounds/1/proposal.json").read_text())["engineer"] == "checkpoint"
     adapters = load_file(run / "final/adapters/adapter_model.safetensors")
     assert any(np.abs(x).max() > 0 for name, x in adapters.items() if "lora_B" in name)  # they begin as zeros
-
-
-def test_views_in_qwens_words_are_the_tokens_of_the_whole_text():
-    tokenizer = Tokenizer(published_tokenizer())
-    prompt = in_words(tokenizer)
-    tokens, valid = prompt.tokens(some_views(40))
-    for row, there, numbers in zip(np.asarray(tokens), np.asarray(valid), some_views(40).tolist(), strict=True):
-        message = view.INSTRUCTIONS + view.text(numbers)
-        assert row[there].tolist() == tokenizer.chat(message, thinking=False)
-    assert prompt.length <= 136 and tokenizer.pieces(prompt.moves) == ["up", "down", "left", "right", "wait"]

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from lab import LAB, NETWORK, SMALL, Linear, batched, boards, whole
+from lab import LAB, NETWORK, SMALL, Linear, batched, boards
 
 from jaxlake import Params
 from jaxlake.board_text import from_text
@@ -92,16 +92,11 @@ def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding()
     np.testing.assert_allclose(first[36:], [0.2, 0.2, 1, 1, 0, 0.3, 0.4, 0])
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return whole(tmp_path_factory.mktemp("network") / "run", Config(**LAB))
-
-
 @pytest.mark.heavy
-def test_branches_leave_the_state_as_it_is_and_share_their_keys(run):
+def test_branches_leave_the_state_as_it_is_and_share_their_keys(tmp_path):
     config = Config(**LAB)
     student = NetworkPlayer(config)
-    directory = RunDirectory(run, config)
+    directory = RunDirectory(tmp_path, config)
     with Display(quiet=True) as display:
         student.restore(directory, display)
     directory.close()

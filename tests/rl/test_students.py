@@ -6,7 +6,7 @@ import json
 import jax
 import numpy as np
 import pytest
-from lab import LAB, turns
+from lab import LAB
 from shapes import SMALL_JSON
 from stage import SETTINGS, WRITER
 
@@ -24,13 +24,11 @@ from rl.students import PlayerStudent, Writer, create
 pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("quick_compilation")]
 
 
-@pytest.fixture(params=["language", "network", "language player"])
+@pytest.fixture(params=["language", "network"])  # a language player: test_resume.py
 def config(request, tmp_path) -> Config:
     if request.param == "network":
         return Config(**LAB)
     (tmp_path / "shape.json").write_text(json.dumps(SMALL_JSON))
-    if request.param == "language player":
-        return Config(**turns(tmp_path / "shape.json"))
     student = WRITER | {"model": {"shape": str(tmp_path / "shape.json")}, "warm_start": {"steps": 0}}
     return Config(**SETTINGS | {"student": student} | {"validation": {"instances": 12, "samples": 2}})
 
@@ -42,7 +40,7 @@ def leaves(student) -> list[np.ndarray]:
 def test_a_student_learns_shows_what_it_can_do_and_comes_back(tmp_path, config):
     student, lake = create(config), LakeConfig.uniform(config.lake.kinds, 0.2, 0.2)
     assert isinstance(student, Writer) != (config.student.kind == "network")
-    assert isinstance(student, PlayerStudent) == (config.student.kind != "writer")
+    assert isinstance(student, PlayerStudent) == (config.student.kind == "network")
     assert "\n" not in student.description and student.training_summary.endswith(".")
     with contextlib.closing(RunDirectory(tmp_path / "run", config)) as directory, Display(quiet=True) as display:
         student.restore(directory, display)
