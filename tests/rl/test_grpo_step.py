@@ -31,6 +31,7 @@ from rl.students.writer.step import make_batch, reward_answers, sample
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
+Scene = tuple[SimpleNamespace, BoardSet]
 ROOM = 40
 OPTIMAL = "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)"
 ANSWERS = {"o": OPTIMAL, "v": OPTIMAL.replace("0:(0,0)", "0:(0,0)(0,0)"), ".": "no", "x": "no " * 9, "t": OPTIMAL}
@@ -47,12 +48,12 @@ class Scripted(Policy):
     """Answers by the script.
 
     Attributes:
-      says: of the tokens of a prompt, the answers to be given whenever it is asked, as (text, whether it ends).
+      says: of the tokens of a prompt, the answers, as (text, whether it ends).
       asked: the key of each call and how many prompts came with it.
       forced: places of tokens that the sampler wrote itself, in each answer.
     """
 
-    says: dict[tuple[int, ...], list[list[tuple[str, bool]]]]
+    says: dict[tuple[int, ...], list[tuple[str, bool]]]
     asked: list[tuple[jax.Array, int]]
     forced: tuple[int, ...] = ()
 
@@ -65,7 +66,7 @@ class Scripted(Policy):
 
     def generate(self, parameters, prompts, key, *, samples, sampling, progress) -> Rollout:
         self.asked.append((key, len(prompts)))
-        answers = [answer for tokens in prompts for answer in self.says[tuple(tokens)].pop(0)]
+        answers = [answer for tokens in prompts for answer in self.says[tuple(tokens)]]
         ids = [self.tokenizer.completion(said) if ends else self.tokenizer.encode(said) for said, ends in answers]
         tokens, mask = self.tokenizer.pad_right(ids, ROOM, "room")
         progress(len(answers))
@@ -73,13 +74,6 @@ class Scripted(Policy):
         truncated = np.array([not ends for _, ends in answers])
         forced = mask & np.isin(np.arange(ROOM), self.forced)
         return Rollout(tokens=tokens, mask=mask, forced=forced, logprobs=logprobs, truncated=truncated)
-
-
-class Step:
-    """As much of a run as one step's answers take."""
-
-    def __init__(self, policy: Policy, config: Config):
-        self.policy, self.config, self.state, self.watch = policy, config, TrainState(None, None), Stopwatch()
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +85,7 @@ def tokenizer():
 def scene(tokenizer):
     """Makes (run, lake) of boards that all differ, one for each word of the script."""
 
-    def make(script: list[str], *, kind="valid", round=0, **settings) -> tuple[Step, BoardSet]:
+    def make(script: list[str], *, kind="valid", round=0, **settings) -> Scene:
         config = Config(
             lake={"kinds": (4,)},
             student=WriterSection(
@@ -104,16 +98,15 @@ def scene(tokenizer):
         policy = Scripted(None, None, tokenizer, None, config.student.text, rows=1, says={}, asked=[])
         prompts = policy.prompts(stack([board(i) for i in range(len(script))]))
         for tokens, word in zip(prompts.tokens, script, strict=True):
-            said = [(ANSWERS[letter], letter != "t") for letter in word]
-            policy.says.setdefault(tuple(tokens), []).append(said)
-        run = Step(policy, config)
+            policy.says[tuple(tokens)] = [(ANSWERS[letter], letter != "t") for letter in word]
+        run = SimpleNamespace(policy=policy, config=config, state=TrainState(None, None), watch=Stopwatch())
         run.state.progress.round = round
         return run, BoardSet(prompts, np.full(len(script), 6), np.array([Kind.of(4)] * len(script), object))
 
     return make
 
 
-def answered(scene_: tuple[Step, BoardSet], boards: np.ndarray) -> tuple[Rollout, Verdict]:
+def answered(scene_: Scene, boards: np.ndarray) -> tuple[Rollout, Verdict]:
     """This process's answers to the boards, and their verdicts."""
     run, lake = scene_
     mine = boards[distributed.share(len(boards), "boards")]
@@ -122,7 +115,7 @@ def answered(scene_: tuple[Step, BoardSet], boards: np.ndarray) -> tuple[Rollout
     return rollout, judge(prompts.instances, lake.optima[mine], run.policy.read(prompts.instances, rollout))
 
 
-def gathered(scene_: tuple[Step, BoardSet], boards: np.ndarray | None = None, answers=None) -> SimpleNamespace:
+def gathered(scene_: Scene, boards: np.ndarray | None = None, answers=None) -> SimpleNamespace:
     """The batch of a step, and the answers' metrics and evidence."""
     run, lake = scene_
     boards = np.arange(len(lake.prompts)) if boards is None else boards

@@ -87,8 +87,7 @@ def grpo_step(
     metrics = rewarded.metrics | summary(updates)
     parts = [*watch.seconds]
     if settings.engineer_every and (progress.step + 1) % settings.engineer_every == 0:
-        optimizer = rounds_optimizer(config)
-        metrics["engineer_loss"] = supervised.rehearse(policy, config, state, optimizer, recorder)
+        metrics["engineer_loss"] = supervised.rehearse(policy, config, state, rounds_optimizer(config), recorder)
         watch.lap("rehearsal")
 
     metrics["mismatch_alarm"] = float(metrics.get("mismatch_factor", 1.0) > MISMATCH_ALARM)
