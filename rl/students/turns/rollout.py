@@ -228,11 +228,9 @@ def describe(rollout: Rollout) -> dict[str, Array]:
     shares: dict[str, Array] = {
         "valid": (rollout.outcome == SOLVED) | (rollout.outcome == OPTIMAL),
         "optimal": rollout.outcome == OPTIMAL,
-        "failure/hole_free": rollout.outcome == HOLE,
-        "failure/conflict_free": rollout.outcome == CONFLICT,
-        "failure/goal_reached": rollout.outcome == LATE,
         "episode_steps": jnp.where(rollout.done, rollout.length, 0),
     }
+    shares |= {f"failure/{check.name.lower()}": rollout.outcome == end for end, check in _FAILED.items()}
     metrics: dict[str, Array] = {name: jnp.sum(values) / ended for name, values in shares.items()}
     return metrics | {"episodes": jnp.sum(rollout.done).astype(jnp.float32)}
 
