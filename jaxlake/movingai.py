@@ -79,7 +79,7 @@ def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[
             raise ValueError(f"{path}: the size of {map_name} is {sizes.pop()}: it must be {blocked.shape}, as its map")
         usual = range(2, MAX_AGENTS + 1) if max(blocked.shape) <= MAX_SIZE else (2, 4, 8, 16, 32, 64, 128)
         counts = [count for count in usual if count <= len(rows)] or [1] if agents is None else agents
-        _, starts, goals = zip(*rows[: max(counts)], strict=True)
+        _, starts, goals = zip(*rows[: max(1, *counts)], strict=True)
         name = Path(path).stem + (f"_{map_name.removesuffix('.map')}" if len(rows_of_map) > 1 else "")
         instances |= first_agents(path, {name: instance_on_map(os.fspath(path), blocked, starts, goals)}, counts)
     return instances

@@ -139,8 +139,6 @@ def check_truncation(make: Callable[[LevelBank, Params], Face], max_steps: int =
         _compare(number, "rewards", seen.rewards, np.zeros(np.shape(seen.rewards)))
 
 
-def _compare(step: int, name: str, found: Any, expected: Array | tuple[Any, ...] | float, tolerance: float = 0) -> None:
-    message = f"{name}, after step {step}" if step else name
-    np.testing.assert_allclose(
-        np.asarray(found).astype(float), np.asarray(expected).astype(float), rtol=0, atol=tolerance, err_msg=message
-    )
+def _compare(step: int, name: str, found: Any, expected: Array | tuple[Any, ...] | float) -> None:
+    found, expected = np.asarray(found).astype(float), np.asarray(expected).astype(float)
+    np.testing.assert_array_equal(found, expected, err_msg=f"{name}, after step {step}")

@@ -27,7 +27,7 @@ from jaxlake.adapters.host import (
     pictures,
 )
 from jaxlake.adapters.shared import CENTRAL, box_of
-from jaxlake.arguments import seed_key, whole_number
+from jaxlake.arguments import seed_key
 from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import Lake
 from jaxlake.kinds import Kind
@@ -67,9 +67,8 @@ class VectorLake(VectorEnv):
         kind: Kind | str | int | None = None,
         max_episode_steps: int | None = None,
     ) -> None:
-        if max_episode_steps not in (None, -1):
-            limit = whole_number("max_episode_steps", max_episode_steps, 1)
-            params = params.replace(max_steps=min(limit, int(params.max_steps)))
+        if max_episode_steps is not None and max_episode_steps != -1:
+            params = params.replace(max_steps=min(max_episode_steps, int(params.max_steps)))
         self.bank, self.num_envs, self.params = bank_of(bank, kind), num_envs, params
         self.metadata = CentralLake.metadata | {"autoreset_mode": autoreset_mode}
         self.render_mode = render_mode
@@ -97,8 +96,6 @@ class VectorLake(VectorEnv):
             raise ValueError(f"options have {', '.join(sorted(unknown))}: only levels has a meaning here")
         drawn = self.np_random.integers(len(self.bank), size=self.num_envs)
         levels = np.asarray(options.get("levels", drawn))
-        if levels.shape != (self.num_envs,):
-            raise ValueError(f"levels have the shape {list(levels.shape)}: it must be [{self.num_envs}]")
         for level in levels:
             check_level(level, self.bank)
         self._seed, self._steps = np.uint32(self.np_random.integers(2**31)), 0
@@ -115,14 +112,9 @@ class VectorLake(VectorEnv):
         Returns:
           Observations, rewards float64 ``[num_envs]``, terminations and truncations bool ``[num_envs]``, infos.
         """
-        actions = np.asarray(actions, np.int32)
-        if actions.shape != self.action_space.shape:
-            raise ValueError(
-                f"actions have the shape {list(actions.shape)}: it must be {list(self.action_space.shape)}"
-            )
         # The last observations stay on the device unless somebody is to see them.
         self.state, fetched, final_observation = _step_batch(
-            self._autoreset, self.bank, self.state, actions, self._seed, np.uint32(self._steps)
+            self._autoreset, self.bank, self.state, np.asarray(actions, np.int32), self._seed, np.uint32(self._steps)
         )
         self._steps += 1
         timestep = self._layout.unpack(fetched)

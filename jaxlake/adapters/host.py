@@ -7,7 +7,7 @@ arrays of a time step took twice as long as the step itself.
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -81,37 +81,22 @@ class Layout:
     """
 
     def __init__(self, tree: Any) -> None:
-        leaves, self._treedef = jax.tree.flatten(tree)
-        self._places: list[tuple[slice, np.dtype, tuple[int, ...]]] = [(slice(0), np.dtype(bool), ())] * len(leaves)
-        begin = 0
-        for index in _widest_first(leaves):
-            dtype, shape = np.dtype(leaves[index].dtype), leaves[index].shape
-            end = begin + dtype.itemsize * math.prod(shape)
-            self._places[index] = (slice(begin, end), dtype, shape)
-            begin = end
+        self._leaves, self._treedef = jax.tree.flatten(tree)
+        sizes = [np.dtype(leaf.dtype).itemsize * math.prod(leaf.shape) for leaf in self._leaves]
+        self._places = list(itertools.starmap(slice, itertools.pairwise([0, *itertools.accumulate(sizes)])))
 
     def unpack(self, packed: jax.Array) -> Any:
         """Return the tree in numpy, in memory that belongs to the caller: JAX's own must not be written to."""
-        copy = np.array(packed)
-        parts = [copy[place].view(dtype).reshape(shape) for place, dtype, shape in self._places]
-        return jax.tree.unflatten(self._treedef, parts)
+        buffer = np.asarray(packed)
+        parts = zip(self._leaves, self._places, strict=True)
+        leaves = [buffer[place].copy().view(leaf.dtype).reshape(leaf.shape) for leaf, place in parts]
+        return jax.tree.unflatten(self._treedef, leaves)
 
 
 def pack(tree: Any) -> jax.Array:
     """Return the bytes of all leaves, uint8 ``[bytes]``, for ``Layout.unpack``; under jit."""
-    leaves = jax.tree.leaves(tree)
-    groups = []
-    for width, indices in itertools.groupby(_widest_first(leaves), lambda index: leaves[index].dtype.itemsize):
-        unsigned = jnp.dtype(f"uint{8 * width}")
-        parts = [leaves[index].reshape(-1) for index in indices]
-        plain = [p.astype(unsigned) if p.dtype == bool else jax.lax.bitcast_convert_type(p, unsigned) for p in parts]
-        groups.append(jax.lax.bitcast_convert_type(jnp.concatenate(plain), jnp.uint8).reshape(-1))
-    return jnp.concatenate(groups)
-
-
-def _widest_first(leaves: Sequence[Any]) -> list[int]:
-    """Return the order of leaves in which each begins at a multiple of its width without padding, as numpy wants it."""
-    return sorted(range(len(leaves)), key=lambda index: -leaves[index].dtype.itemsize)
+    numbers = [leaf.astype(jnp.uint8) if leaf.dtype == bool else leaf for leaf in jax.tree.leaves(tree)]
+    return jnp.concatenate([jax.lax.bitcast_convert_type(leaf, jnp.uint8).reshape(-1) for leaf in numbers])
 
 
 def pictures(state: State, mode: str) -> tuple[Any, ...]:

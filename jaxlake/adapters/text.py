@@ -113,11 +113,6 @@ def tasks(
     for index, (instance, least) in enumerate(zip(instances, optimum, strict=True)):
         if least < 0:
             raise ValueError(f"instance {index} has no known optimum: it must be solved")
-        if instance.size > MAX_SIZE or instance.num_agents > MAX_AGENTS:
-            raise ValueError(
-                f"instance {index} has side {instance.size} and {instance.num_agents} agents: they must be at "
-                f"most {MAX_SIZE} and {MAX_AGENTS}; larger boards are played step by step (jaxlake.Lake)"
-            )
         level = record(instance, str(index), optimum=int(least))
         pairs.append((prompt(instance, style, answer_format), json.dumps(level)))
     return pairs

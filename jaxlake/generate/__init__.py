@@ -1,13 +1,10 @@
 """Solved instances to a config's quotas: ``generate``; a quota that cannot be met is lowered and reported."""
 
-import os
-
 import jax
 import numpy as np
 
 from jaxlake.arguments import whole_number
 from jaxlake.config import LakeConfig, counts
-from jaxlake.generate.bounded import first_reachable
 from jaxlake.generate.candidates import Shape, fingerprints, fixed_fingerprints
 from jaxlake.generate.dataset import Dataset, KindReport, assemble, report_kind
 from jaxlake.generate.search import Found, Quotas, first_boards, rounded
@@ -60,8 +57,7 @@ def generate(
         ``OUT_OF_BUDGET``, plans are empty, and there are no quotas of waits: `wait` must be 0, `interacting` None.
 
     Raises:
-      ValueError: naming the argument that is out of its range, a kind that cannot be solved, or one for which no
-        solvable board is found; and for arrays that need more than half of the machine's memory.
+      ValueError: also for a kind that cannot be solved, or one for which no solvable board is found.
     """
     objective, count = Objective(objective), whole_number("count", count, 1)
     max_steps = whole_number("max_steps", max_steps, 1, MAX_HORIZON)
@@ -70,7 +66,6 @@ def generate(
     most = (MAX_SIZE, MAX_AGENTS) if exact else (LARGEST_SIZE, MOST_AGENTS)
     max_size = side if max_size is None else whole_number("max_size", max_size, side, most[0])
     max_agents = agents if max_agents is None else whole_number("max_agents", max_agents, agents, most[1])
-    _check_memory(count * (max_size**2 + 4 * max_agents * ((max_steps if exact else 0) + 5)), count, max_size)
     if interacting is not None and not 0 <= interacting <= 1:
         raise ValueError(f"interacting = {interacting} must be a share from 0 to 1")
     if exclude is not None:
@@ -85,10 +80,7 @@ def generate(
         shape = Shape(kind, config.hole[index], max_size, max_agents, max_steps, objective)
         quotas = Quotas(requested, waits, least)
         budget = _CANDIDATES[0] + _CANDIDATES[1] * requested
-        if exact:
-            found, account = first_boards(shape, _key_of(kind, key), quotas, excluded, budget)
-        else:
-            found, account = first_reachable(shape, _key_of(kind, key), requested, excluded, budget)
+        found, account = first_boards(shape, _key_of(kind, key), quotas, excluded, budget, exact=exact)
         if requested and found is None:
             raise ValueError(
                 f"{kind.words} at hole ratio {config.hole[index]:g} has no solvable board with {kind.num_agents} "
@@ -113,15 +105,6 @@ def _check_kinds(config: LakeConfig, exact: bool, interacting: float | None) -> 
         if not exact and (wait or interacting is not None):
             quota = f"wait of {kind.words} = {wait:g} must be 0" if wait else "interacting must be None"
             raise ValueError(f"{quota} with exact=False: only optima tell whether agents must wait or interact")
-
-
-def _check_memory(needed: int, count: int, side: int) -> None:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory / 2:
-        raise ValueError(
-            f"count = {count:,} boards of side {side} need {needed / 1e9:.1f} GB: it must be at most half of this "
-            f"machine's {memory / 1e9:.1f} GB"
-        )
 
 
 def _key_of(kind: Kind, key: Array) -> jax.Array:

@@ -1,8 +1,7 @@
-"""Boards of any size on which every agent can reach its goal, with lower bounds instead of optima. Solves nothing."""
+"""Boards of any size by number, with the shortest paths of their agents; neither solves nor chooses any."""
 
 import functools
 import os
-from collections.abc import Set
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -10,14 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxlake.flood import TOGETHER, pack, reach, shortest_paths, steps
-from jaxlake.generate.candidates import BLOCK, Shape, draw_family_block, fingerprints
-from jaxlake.generate.search import Account, Found
+from jaxlake.generate.candidates import BLOCK, Shape, draw_family_block
 from jaxlake.kinds import Family
 from jaxlake.record import Array
-from jaxlake.solve.driver import undecided
-from jaxlake.types import ABSENT, Instance, Objective
-
-_LARGEST_BATCH = 64  # Blocks.
+from jaxlake.types import ABSENT, Instance
 
 
 def draw_reachable(key: Array, first: int, count: int, shape: Shape) -> tuple[Instance, np.ndarray]:
@@ -51,47 +46,6 @@ def draw_reachable(key: Array, first: int, count: int, shape: Shape) -> tuple[In
         blocks = list(pool.map(block, range(first, first + count, BLOCK)))
     joined: tuple[Instance, np.ndarray] = jax.tree.map(lambda *leaves: np.concatenate(leaves), *blocks)
     return joined
-
-
-def first_reachable(
-    shape: Shape, key: Array, requested: int, excluded: Set[bytes], budget: int
-) -> tuple[Found | None, Account]:
-    """Return the first ``requested`` different boards whose goals can be reached, fewer if the budget ends before.
-
-    Args:
-      excluded: fingerprints of boards that must not occur.
-      budget: candidates that may be tried, rounded up to whole blocks.
-    """
-    parts: list[Found] = []
-    seen = set(excluded)
-    had = known = reachable = tried = 0
-    while had < requested and tried < budget:
-        lacking = (requested - had) * max(tried, 1) // (had + 1)
-        blocks = min(lacking // BLOCK + 1, _LARGEST_BATCH, -(-(budget - tried) // BLOCK))
-        boards, lengths = draw_reachable(key, tried, blocks * BLOCK, shape)
-        for begin in range(0, blocks * BLOCK, BLOCK):
-            if had < requested:
-                block, steps = boards[begin : begin + BLOCK], lengths[begin : begin + BLOCK]
-                fresh = np.zeros(BLOCK, np.bool_)
-                for index, mark in enumerate(fingerprints(block)):
-                    fresh[index] = mark not in seen
-                    seen.add(mark)
-                fits = fresh & np.all(steps[:, : shape.kind.num_agents] != ABSENT, axis=1)
-                chosen = np.flatnonzero(fits)[: requested - had]
-                parts.append(_found(block[chosen], steps[chosen], shape.objective))
-                had, known, reachable = had + len(chosen), known + int(np.sum(~fresh)), reachable + int(np.sum(fits))
-                tried += BLOCK
-    account = Account(candidates=tried, known=known, solved=reachable, undecided=())
-    return (jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts) if had else None), account
-
-
-def _found(boards: Instance, lengths: np.ndarray, objective: Objective) -> Found:
-    """Return the boards with all that is known of their optima: lower bounds."""
-    count, agents = lengths.shape
-    total = np.sum if objective is Objective.SUM_OF_COSTS else np.max
-    bounds = total(np.maximum(lengths, 0), axis=1).astype(np.int32)
-    solutions = undecided(count, agents, max_steps=0).replace(lower_bound=bounds)
-    return Found(instances=boards, solutions=solutions, needs_wait=np.zeros(count, bool))
 
 
 @functools.partial(jax.jit, static_argnames=("max_size", "max_agents"))
@@ -171,12 +125,8 @@ def _goals(part: tuple[Array, Array, Array]) -> tuple[jax.Array, jax.Array]:
         index = jnp.minimum(index, rows * words - 1)
         chosen = jnp.take_along_axis(cells, index[:, None], axis=1)[:, 0]
         before = jnp.take_along_axis(upto, index[:, None], axis=1)[:, 0] - jax.lax.population_count(chosen)
-        left, column = place - before.astype(jnp.int32), jnp.zeros_like(place)
-        for half in (16, 8, 4, 2, 1):  # the column of the bit that has as many below it in its word
-            lower = jax.lax.population_count(chosen & ((1 << half) - 1)).astype(jnp.int32)
-            upper = left >= lower
-            left, column = jnp.where(upper, left - lower, left), jnp.where(upper, column + half, column)
-            chosen = jnp.where(upper, chosen >> half, chosen)
+        bits = jnp.cumsum(chosen[:, None] >> jnp.arange(32, dtype=jnp.uint32) & 1, axis=1, dtype=jnp.int32)
+        column = jnp.sum(bits <= (place - before)[:, None], axis=1, dtype=jnp.int32)
         cell = index // words * rows + index % words * 32 + column
         cell = jnp.where(total > 0, cell, ABSENT).astype(jnp.int32)
         return jnp.bitwise_or(taken, marked(cell)), cell

@@ -1,4 +1,4 @@
-"""The first random boards that meet the quotas of one board size, solved, and the account of the search.
+"""The first random boards that meet the quotas of one kind, solved or bounded, and the account of the search.
 
 Knows neither configs nor how a lack of boards is made up for.
 """
@@ -10,10 +10,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jaxlake.generate.bounded import draw_reachable
 from jaxlake.generate.candidates import BLOCK, Shape, draw, fingerprints
 from jaxlake.record import Array, Record, record
 from jaxlake.solve import solve, without_waiting
-from jaxlake.types import Instance, Solution, Status
+from jaxlake.solve.driver import undecided
+from jaxlake.types import ABSENT, Instance, Objective, Solution, Status
 
 _LARGEST_BATCH = 64  # Blocks: enough that the few hard instances of a batch fill the lanes of the solver's last stages.
 _EXHAUSTED = 8  # Blocks in a row without a new board: all are found, or nearly.
@@ -71,6 +73,7 @@ def first_boards(
     budget: int,
     dropped: Collection[int] = (),
     step: int = BLOCK,
+    exact: bool = True,
 ) -> tuple[Found | None, Account]:
     """Try candidate after candidate until the quotas are met, the budget is spent or hardly a new board is left.
 
@@ -83,6 +86,7 @@ def first_boards(
       budget: candidates that may be tried, rounded up to whole steps.
       dropped: numbers of candidates that count as undecided whatever the search says.
       step: candidates are tried in whole steps of so many; few where one takes seconds.
+      exact: whether boards are solved; else their agents' shortest paths bound the costs, and they have no plans.
     """
     waits = quotas.waits or 0
     least = waits if quotas.interacting is None else quotas.interacting
@@ -90,7 +94,7 @@ def first_boards(
     had = np.zeros(3, int)
     parts: list[Found] = []
     statuses: list[np.ndarray] = []
-    undecided: list[int] = []
+    not_decided: list[int] = []
     seen = set(excluded)
     left = -(-budget // step)
     stale = 0
@@ -99,12 +103,12 @@ def first_boards(
         # At the rates so far, this many more candidates fill the quotas.
         lacking = np.max(np.maximum(wanted - had, 0) * max(len(statuses) * step, 1) / (had + 1))
         steps = min(int(lacking) // step + 1, _LARGEST_BATCH, left)
-        for found, status, out_of_budget in _searched(key, len(statuses), steps, step, shape, seen, dropped):
+        for found, status, out_of_budget in _searched(key, len(statuses), steps, step, shape, seen, dropped, exact):
             kinds = _kinds(found, quotas)
             kept = [np.flatnonzero(kinds == kind)[: max(quotas.total - had[kind], 0)] for kind in range(3)]
             parts.append(found[np.sort(np.concatenate(kept))])
             statuses.append(status)
-            undecided.extend(out_of_budget.tolist())
+            not_decided.extend(out_of_budget.tolist())
             had += np.bincount(kinds, minlength=3)
             left -= 1
             stale = 0 if len(status) else stale + 1
@@ -116,7 +120,7 @@ def first_boards(
         candidates=len(statuses) * step,
         known=len(statuses) * step - len(searched),
         solved=int(np.sum(searched == Status.SOLVED)),
-        undecided=tuple(undecided),
+        undecided=tuple(not_decided),
     )
     if not account.solved:
         return None, account
@@ -125,7 +129,7 @@ def first_boards(
 
 
 def _searched(
-    key: Array, first: int, steps: int, step: int, shape: Shape, seen: set[bytes], dropped: Collection[int]
+    key: Array, first: int, steps: int, step: int, shape: Shape, seen: set[bytes], dropped: Collection[int], exact: bool
 ) -> Iterator[tuple[Found, np.ndarray, np.ndarray]]:
     """Per step the solvable boards, the ``Status`` of all that are new and the numbers of the undecided ones.
 
@@ -133,23 +137,40 @@ def _searched(
     """
     begin, end = first * step, (first + steps) * step
     block = begin // BLOCK * BLOCK
-    candidates = draw(key, block, -(-(end - block) // BLOCK) * BLOCK, shape)[begin - block : end - block]
+    drawn = (draw if exact else draw_reachable)(key, block, -(-(end - block) // BLOCK) * BLOCK, shape)
+    drawn = jax.tree.map(lambda leaf: leaf[begin - block : end - block], drawn)
     fresh = []
-    for index, fingerprint in enumerate(fingerprints(candidates)):
+    for index, fingerprint in enumerate(fingerprints(drawn if exact else drawn[0])):
         if fingerprint not in seen:
             seen.add(fingerprint)
             fresh.append(index)
     place = np.array(fresh, np.int64)
     numbers = begin + place
-    instances = candidates[place]
+    drawn = jax.tree.map(lambda leaf: leaf[place], drawn)
+    boards, statuses = _solved(drawn, shape) if exact else _bounded(*drawn, shape)
+    out_of_budget = (statuses == Status.OUT_OF_BUDGET) | np.isin(numbers, list(dropped))
+    statuses = np.where(out_of_budget, Status.OUT_OF_BUDGET, statuses)
+    for number in range(steps):
+        in_step = place // step == number
+        yield boards[in_step & (statuses == Status.SOLVED)], statuses[in_step], numbers[in_step & out_of_budget]
+
+
+def _solved(instances: Instance, shape: Shape) -> tuple[Found, np.ndarray]:
+    """Return the boards with their optima, and the ``Status`` of each, int32 ``[n]``."""
     solutions = solve(instances, shape.objective, shape.max_steps)
     without = without_waiting(instances, solutions, shape.objective)
-    out_of_budget = (without == Status.OUT_OF_BUDGET) | np.isin(numbers, list(dropped))
-    statuses = np.where(out_of_budget, Status.OUT_OF_BUDGET, solutions.status)
-    found = Found(instances=instances, solutions=solutions, needs_wait=without == Status.UNSOLVABLE)
-    for number in range(steps):
-        here = place // step == number
-        yield found[here & (statuses == Status.SOLVED)], statuses[here], numbers[here & out_of_budget]
+    statuses = np.where(without == Status.OUT_OF_BUDGET, without, solutions.status)
+    return Found(instances=instances, solutions=solutions, needs_wait=without == Status.UNSOLVABLE), statuses
+
+
+def _bounded(instances: Instance, lengths: np.ndarray, shape: Shape) -> tuple[Found, np.ndarray]:
+    """Return the boards with lower bounds, and ``SOLVED`` for those whose goals can be reached."""
+    total = np.sum if shape.objective is Objective.SUM_OF_COSTS else np.max
+    bounds = total(np.maximum(lengths, 0), axis=1).astype(np.int32)
+    solutions = undecided(len(lengths), instances.max_agents, max_steps=0).replace(lower_bound=bounds)
+    reached = np.all(lengths[:, : shape.kind.num_agents] != ABSENT, axis=1)
+    found = Found(instances=instances, solutions=solutions, needs_wait=np.zeros(len(lengths), bool))
+    return found, np.where(reached, Status.SOLVED, Status.UNSOLVABLE)
 
 
 def _kinds(found: Found, quotas: Quotas) -> np.ndarray:

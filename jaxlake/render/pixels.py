@@ -18,31 +18,29 @@ def rgb(
     instance: Instance,
     plan: Plan | None = None,
     positions: Sequence[int] | Array | None = None,
-    cell: int | None = None,
 ) -> np.ndarray:
     """Return the picture that ``svg`` draws, uint8 ``[height, width, 3]``.
 
-    ``cell`` is the side of a cell in pixels; by default 48, on boards of more than 21 so many that it is 1,024 wide.
+    A cell has 48 pixels a side; a board of more than 21 cells a side is 1,024 pixels wide.
     """
-    return np.asarray(_image(instance, scene.still(instance, plan, positions), cell))
+    return np.asarray(_image(instance, scene.still(instance, plan, positions)))
 
 
 def png(
     instance: Instance,
     plan: Plan | None = None,
     positions: Sequence[int] | Array | None = None,
-    cell: int | None = None,
 ) -> bytes:
     """Return the picture of ``rgb`` as a PNG file."""
     file = io.BytesIO()
-    _image(instance, scene.still(instance, plan, positions), cell).save(file, "PNG", optimize=True)
+    _image(instance, scene.still(instance, plan, positions)).save(file, "PNG", optimize=True)
     return file.getvalue()
 
 
-def _image(instance: Instance, shapes: Sequence[scene.Shape], cell: int | None) -> Any:
+def _image(instance: Instance, shapes: Sequence[scene.Shape]) -> Any:
     from PIL import Image, ImageDraw, ImageFont
 
-    cell = cell or max(1, min(48, _WIDTH // int(instance.size)))
+    cell = max(1, min(48, _WIDTH // int(instance.size)))
     unit = cell * _FINER
     side = round((int(instance.size) - 1 + 2 * scene.MARGIN) * cell)
     image = Image.new("RGB", (side * _FINER, side * _FINER), "#FFFFFF")

@@ -23,9 +23,6 @@ it is solved its least sum of costs, the sum of the agents' shortest paths, an
 optimal plan, and whether every optimal plan waits.
 """
 
-_BOARDS = 4096
-"""Solved at once, then told on the terminal: the search fills its batches from as many boards as it is given."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status."""
@@ -41,14 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         whole_number("--max-steps", options.max_steps, 1, MAX_HORIZON)
         entries = files.read_records(options.boards, MAX_SIZE, MAX_AGENTS)
         instances = levels.stack([files.from_record(entry) for entry in entries])
-        solved: list[files.Record] = []
-        for begin in range(0, len(entries), _BOARDS):
-            part = instances[begin : begin + _BOARDS]
-            solved += _solved(entries[begin : begin + _BOARDS], part, options.max_steps)
-            if sys.stderr.isatty():
-                print(f"\r{len(solved)} of {len(entries)} boards", end="", file=sys.stderr, flush=True)
-        if sys.stderr.isatty():
-            print(file=sys.stderr)
+        solved = _solved(entries, instances, options.max_steps)
         files.write(options.output, solved)
     print(_summary(solved))
     return 0

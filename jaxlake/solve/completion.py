@@ -17,7 +17,7 @@ from jaxlake.flood import free_cells
 from jaxlake.levels import batch_axes
 from jaxlake.record import Array, Record, record, vary_alike
 from jaxlake.solve.joint import INFINITE, joint_values
-from jaxlake.types import MAX_SIZE, OUTSIDE, STEPS, Instance, Plan
+from jaxlake.types import OUTSIDE, STEPS, Instance, Plan
 
 _FAR = np.uint16(60_000)
 """Above every finite cost, and far enough from the largest number to add a step's cost."""
@@ -54,22 +54,11 @@ def completion_costs(instances: Instance, plans: Plan) -> jax.Array:
       int32 ``[boards, plans, agents + 1, steps + 2]`` by ``a`` and ``t``. ``INFINITE`` where no valid plan begins so,
       and where the agent's path has fewer than ``t`` cells. The rows from ``num_agents`` on hold the cost of the whole
       plan at ``t = 0``, and ``INFINITE`` elsewhere.
-
-    Raises:
-      ValueError: for larger boards.
     """
-    _check(instances, plans)
-    costs: jax.Array = _completion_costs(instances, plans.paths, plans.lengths)
-    return costs
-
-
-def _check(instances: Instance, plans: Plan) -> None:
-    if instances.max_size > MAX_SIZE:
-        raise ValueError(
-            f"max_size = {instances.max_size} must be at most {MAX_SIZE}: larger boards do not fit the table"
-        )
     (boards,), agents = batch_axes(instances), instances.max_agents
     chex.assert_shape([plans.paths, plans.lengths], [(boards, None, agents, None), (boards, None, agents)])
+    costs: jax.Array = _completion_costs(instances, plans.paths, plans.lengths)
+    return costs
 
 
 @record

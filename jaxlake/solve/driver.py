@@ -4,7 +4,7 @@ import concurrent.futures
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import chex
 import jax
@@ -22,8 +22,7 @@ _PAIRS = 1024
 """Two-agent instances per batch."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Stage:
+class _Stage(NamedTuple):
     """A stage of the search of constraint trees: instances at a time, horizon, and iterations per instance."""
 
     lanes: int

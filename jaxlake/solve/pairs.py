@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxlake.record import Array, Record, record
 from jaxlake.solve import pair_reach as reach
-from jaxlake.types import ABSENT, MAX_SIZE, STEPS, Instance, Objective, Plan, Solution, Status
+from jaxlake.types import ABSENT, STEPS, Instance, Objective, Plan, Solution, Status
 
 _STRAGGLERS = 8
 """The search of a group stops when one in so many lanes is left; the left-overs of all groups run on together."""
@@ -77,15 +77,10 @@ def search_pairs(
     over all joint positions at once and a multiple of three. A lane's result depends on that lane alone.
 
     Args:
-      instances: ``[batch]``; one without agents is padding and solved at once.
+      instances: ``[batch]`` of sides up to 10; one without agents is padding and solved at once.
       cost_bound: int32 ``[batch]``, ``tree.UNBOUNDED`` for none.
       may_wait: bool ``[]``, whether agents may wait before their last arrival.
-
-    Raises:
-      ValueError: for boards larger than ``MAX_SIZE`` or a horizon above 127.
     """
-    if instances.max_size > MAX_SIZE or max_steps > 127:
-        raise ValueError(f"max_size {instances.max_size} and max_steps {max_steps} must be at most {MAX_SIZE} and 127")
     batch = instances.size.shape[0]
     # Searched together: as many as have their sets, 0.6 MiB at 10x10, in a core's cache.
     lanes = min(64 if instances.max_size > 8 else 256, batch)

@@ -9,9 +9,8 @@ import pytest
 
 import jaxlake
 from jaxlake import LakeConfig, LevelBank, Params, Plan, files, generate, observations, pibt, stack, to_text, verify
-from jaxlake.adapters.text import trl_rows
 from jaxlake.env import Lake
-from jaxlake.solve import completion_costs, joint_values, solve
+from jaxlake.solve import joint_values, solve
 from jaxlake.text import prompt
 from jaxlake.types import ABSENT
 from tests.support.faces import FACES
@@ -92,11 +91,9 @@ def test_pictures_are_a_screen_wide_and_show_no_numbers_that_nobody_can_read(boa
 def test_what_ends_earlier_says_so_in_one_line_and_names_the_way_out(boards):
     for refused, way_out in (
         (lambda: solve(boards), "jaxlake.pibt plans on larger boards"),
-        (lambda: completion_costs(boards, None), "must be at most 10"),
         (lambda: joint_values(boards, 2), "3 reach 6"),
         (lambda: to_text(boards[0]), "prompts of coordinates have no such limit"),
         (lambda: Lake(observe=observations.text).reset(boards[0]), "svg and render_mode='rgb_array' draw any number"),
-        (lambda: trl_rows(boards, np.ones(2, np.int32)), "larger boards are played step by step"),
     ):
         with pytest.raises(ValueError) as told:
             refused()

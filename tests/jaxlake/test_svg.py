@@ -65,11 +65,11 @@ def test_an_agent_without_a_path_stays_on_its_start():
 
 
 def test_pixels_show_what_is_in_each_cell():
-    picture = rgb(board(), cell=40)
-    assert picture.dtype == np.uint8 and picture.shape == (163, 163, 3)
+    picture = rgb(board())
+    assert picture.dtype == np.uint8 and picture.shape == (196, 196, 3)
 
     def colour(row: float, column: float) -> tuple[int, ...]:
-        return tuple(int(x) for x in picture[round((row + 0.54) * 40), round((column + 0.54) * 40)])
+        return tuple(int(x) for x in picture[round((row + 0.54) * 48), round((column + 0.54) * 48)])
 
     assert colour(1, 1) == colour(2, 3) == HOLE
     assert colour(0 + 0.17, 0) == colour(3 + 0.31, 3) == BLUE

@@ -179,27 +179,14 @@ def test_one_program_serves_every_reset_and_step(bank):
     assert len(traces) == count
 
 
-REFUSED = [
-    (lambda bank: VectorLake(bank, max_episode_steps=0), "max_episode_steps = 0 must be a whole number from 1 on"),
-    (lambda bank: CentralLake(bank).reset(options={"level": 0.5}), "level = 0.5 must be a whole number from 0 to 1"),
-    (lambda bank: begun(CentralLake(bank)).step(WAIT + WAIT[:1]), r"actions have the shape \[3\]: it must be \[2\]"),
-    *[
-        (lambda bank, options=options: VectorLake(bank, 2).reset(options=options), message)
-        for options, message in (
-            ({"reset_mask": np.array([True, False])}, "options have reset_mask: only levels has a meaning here"),
-            ({"levels": np.array([0, 0, 0])}, r"levels have the shape \[3\]: it must be \[2\]"),
-            ({"levels": np.array([0, 2])}, "level = 2 must be a whole number from 0 to 1"),
-        )
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda bank: CentralLake(bank).reset(options={"level": 0.5}), "level = 0.5 must be a whole number from 0"),
+        (lambda bank: VectorLake(bank, 2).reset(options={"levels": np.array([0, 2])}), "level = 2 must be a whole"),
+        (lambda bank: VectorLake(bank, 2).reset(options={"reset_mask": np.array([True, False])}), "only levels has"),
     ],
-]
-
-
-def begun(env):
-    env.reset(seed=0)
-    return env
-
-
-@pytest.mark.parametrize(("ask", "message"), REFUSED)
+)
 def test_a_mistake_is_named(bank, ask, message):
     with pytest.raises(ValueError, match=message):
         ask(bank)
