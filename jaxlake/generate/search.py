@@ -5,7 +5,7 @@ Knows neither configs nor how a lack of boards is made up for.
 
 import math
 from collections.abc import Collection, Iterator, Set
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -137,7 +137,7 @@ def _searched(
     """
     begin, end = first * step, (first + steps) * step
     block = begin // BLOCK * BLOCK
-    drawn = (draw if exact else draw_reachable)(key, block, -(-(end - block) // BLOCK) * BLOCK, shape)
+    drawn: Any = (draw if exact else draw_reachable)(key, block, -(-(end - block) // BLOCK) * BLOCK, shape)
     drawn = jax.tree.map(lambda leaf: leaf[begin - block : end - block], drawn)
     fresh = []
     for index, fingerprint in enumerate(fingerprints(drawn if exact else drawn[0])):
@@ -147,7 +147,7 @@ def _searched(
     place = np.array(fresh, np.int64)
     numbers = begin + place
     drawn = jax.tree.map(lambda leaf: leaf[place], drawn)
-    boards, statuses = _solved(drawn, shape) if exact else _bounded(*drawn, shape)
+    boards, statuses = _solved(drawn, shape) if exact else _bounded(drawn, shape)
     out_of_budget = (statuses == Status.OUT_OF_BUDGET) | np.isin(numbers, list(dropped))
     statuses = np.where(out_of_budget, Status.OUT_OF_BUDGET, statuses)
     for number in range(steps):
@@ -163,8 +163,9 @@ def _solved(instances: Instance, shape: Shape) -> tuple[Found, np.ndarray]:
     return Found(instances=instances, solutions=solutions, needs_wait=without == Status.UNSOLVABLE), statuses
 
 
-def _bounded(instances: Instance, lengths: np.ndarray, shape: Shape) -> tuple[Found, np.ndarray]:
+def _bounded(drawn: tuple[Instance, np.ndarray], shape: Shape) -> tuple[Found, np.ndarray]:
     """Return the boards with lower bounds, and ``SOLVED`` for those whose goals can be reached."""
+    instances, lengths = drawn
     total = np.sum if shape.objective is Objective.SUM_OF_COSTS else np.max
     bounds = total(np.maximum(lengths, 0), axis=1).astype(np.int32)
     solutions = undecided(len(lengths), instances.max_agents, max_steps=0).replace(lower_bound=bounds)
