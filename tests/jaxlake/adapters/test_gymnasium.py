@@ -1,7 +1,5 @@
 """The Gymnasium adapters: Gymnasium's checker and wrappers accept them, and what they do is what the core does."""
 
-import subprocess
-import sys
 import warnings
 
 import gymnasium
@@ -230,26 +228,3 @@ def test_a_batch_is_rendered_as_texts_and_as_pictures_of_one_size(bank):
     assert first.shape == second.shape and first.dtype == np.uint8
     below = 2 * len(first) // 3
     assert (second[below:] == 255).all() and not (first[below:] == 255).all()  # White is off the board.
-
-
-PROCESSES = """
-from gymnasium.vector import AsyncVectorEnv
-from jaxlake import LevelBank, from_text, stack
-from jaxlake.adapters.gymnasium import CentralLake
-
-if __name__ == "__main__":
-    bank = LevelBank.build(stack([from_text("a.A")]))
-    envs = AsyncVectorEnv([lambda: CentralLake(bank)] * 2, context="spawn")
-    envs.reset(seed=0, options={"level": 0})
-    envs.step([[3], [3]])
-    print(envs.step([[3], [4]])[1].tolist())
-    envs.close()
-"""
-
-
-@pytest.mark.heavy
-def test_environments_in_processes_of_their_own_step(tmp_path):
-    script = tmp_path / "processes.py"
-    script.write_text(PROCESSES.replace("a.A", "a.A\\n...\\n..."))
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, timeout=300)
-    assert done.stdout.startswith("[1.0, 0.0]")

@@ -12,7 +12,7 @@ pytest.importorskip("gymnax")
 
 from gymnax.environments.environment import Environment  # noqa: E402
 from gymnax.experimental.rollout import RolloutWrapper  # noqa: E402
-from gymnax.wrappers import FlattenObservationWrapper, GymnaxToGymWrapper, LogWrapper  # noqa: E402
+from gymnax.wrappers import FlattenObservationWrapper, LogWrapper  # noqa: E402
 
 from jaxlake.adapters.gymnax import CentralLake, LakeParams, join_actions, join_masks, split_actions  # noqa: E402
 from jaxlake.board_text import from_text  # noqa: E402
@@ -101,14 +101,6 @@ def test_the_wrappers_of_pure_rl_log_the_returns():
     assert observation.shape == (3 * MAX_SIZE * MAX_SIZE,)
     _, _, _, _, _, info = env.step(jax.random.key(1), state, joint(RIGHT, RIGHT, WAIT))
     assert info["returned_episode"] and info["returned_episode_returns"] == 2
-
-
-def test_gymnaxs_bridge_to_gymnasium_takes_it():
-    env = GymnaxToGymWrapper(lake())
-    observation, _ = env.reset(seed=0)
-    assert env.observation_space.contains(np.asarray(observation)) and env.action_space.n == 125
-    _, reward, terminated, truncated, _ = env.step(int(joint(RIGHT, RIGHT, WAIT)))
-    assert reward == 2 and terminated and not truncated
 
 
 def test_a_joint_action_is_legal_if_each_of_its_actions_is():

@@ -19,7 +19,6 @@ from jaxlake.env import Lake  # noqa: E402
 from jaxlake.state import Params  # noqa: E402
 from jaxlake.testing import BOARD, MAX_AGENTS, MAX_SIZE, bank  # noqa: E402
 from jaxlake.types import ABSENT, Action  # noqa: E402
-from tests.support.faces import ONE_STEP  # noqa: E402
 
 
 @cache  # An environment is a static argument of its own ``step``: each new one compiles.
@@ -71,17 +70,6 @@ def test_a_central_critic_sees_the_whole_board_from_each_agents_place_and_the_ti
     np.testing.assert_allclose(seen[0, 3:13], [0, 1 / MAX_SIZE, *others], rtol=1e-6)
     wrapped = LogWrapper(env)
     assert wrapped.world_state_size() == env.world_state_size()
-
-
-def test_a_given_state_replaces_the_drawn_reset():
-    env = lake_of(ONE_STEP)
-    _, other = lake_of(BOARD).reset(jax.random.key(0))
-    _, start = env.reset(jax.random.key(0))
-    observation, state, *_ = env.step(
-        jax.random.key(1), start, actions(Action.RIGHT, Action.RIGHT, Action.WAIT), reset_state=other
-    )
-    assert state.episode.positions.tolist() == other.episode.positions.tolist()
-    assert all((observation[agent] == env.get_obs(other)[agent]).all() for agent in env.agents)
 
 
 def test_an_absent_agent_is_done_and_can_only_wait():

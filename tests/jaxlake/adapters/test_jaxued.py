@@ -9,7 +9,6 @@ import pytest
 
 pytest.importorskip("jaxued")
 
-from jaxued.level_sampler import LevelSampler  # noqa: E402
 from jaxued.wrappers import AutoReplayWrapper, AutoResetWrapper  # noqa: E402
 
 from jaxlake.adapters.gymnax import join_actions  # noqa: E402
@@ -74,20 +73,6 @@ def test_auto_reset_draws_its_levels_from_a_bank(tree_map):
     _, state, _, done, _ = env.step(new, state, joint(RIGHT, RIGHT, WAIT))
     assert done and state.env_state.instance.size == 4
     assert state.env_state.positions.tolist() == bank.instances.starts[0].tolist()
-
-
-def test_the_level_sampler_replays_the_level_with_the_higher_score(tree_map):
-    almost_greedy = {"temperature": 0.02}  # The second of two levels has a weight of 2 ** -50.
-    sampler = LevelSampler(4, staleness_coeff=0.0, prioritization_params=almost_greedy, duplicate_check=True)
-    buffer = sampler.initialize(level(BOARD))
-    batch = jax.tree.map(jnp.asarray, stack([level(ONE_STEP), level(CORNER), level(ONE_STEP)]))
-    buffer, indices = sampler.insert_batch(buffer, batch, jnp.array([0.1, 0.9, 0.2]))
-    assert buffer["size"] == 2 and indices.tolist() == [0, 1, 0]
-    _, (replayed, levels) = sampler.sample_replay_levels(buffer, jax.random.key(0), 8)
-    assert replayed.tolist() == [1] * 8
-    assert (np.asarray(levels.holes) == np.asarray(level(CORNER).holes)).all()
-    _, states = jax.vmap(lake().reset_to_level)(jax.random.split(jax.random.key(1), 8), levels)
-    assert states.positions.tolist() == [level(CORNER).starts.tolist()] * 8
 
 
 @pytest.mark.heavy

@@ -11,7 +11,6 @@ from tree_search import search
 from jaxlake.board_text import from_text
 from jaxlake.levels import stack
 from jaxlake.solve import needs_wait, solve, waits
-from jaxlake.solve.pairs import search_pairs
 from jaxlake.solve.tree import UNBOUNDED
 from jaxlake.types import ABSENT, Objective, Status
 from jaxlake.verify import verify
@@ -98,14 +97,6 @@ def test_a_plan_that_waits_is_told_from_one_that_does_not():
     boards = ["#b#\na.A\n#B#", "a.A\n...\nb.B"]
     batch = stack([from_text(board, max_size=MAX_SIZE, max_agents=MAX_AGENTS) for board in boards])
     assert waits(solve(batch)).tolist() == [True, False]
-
-
-def test_one_agent_slot_is_taken():
-    """By trace alone: it compiles for as long as any other number."""
-    batch = stack([from_text("a.A\n...\n...", max_size=3, max_agents=1)] * 2)
-    bounds = np.full(2, UNBOUNDED, np.int32)
-    found = jax.eval_shape(lambda: search_pairs(batch, bounds, np.bool_(True), 9, Objective.SUM_OF_COSTS))
-    assert found.plan.paths.shape == (2, 1, 10)
 
 
 @pytest.mark.heavy
