@@ -61,15 +61,10 @@ def _on_tpu_host() -> bool:
     A hosted notebook's TPU knows none: it forbids the query to the cloud's metadata server and names no hosts.
     """
     chips = glob.glob("/dev/accel[0-9]*") or glob.glob("/dev/vfio/[0-9]*")
-    if not chips or not may_load_libtpu():
+    platforms = jax.config.jax_platforms or "tpu"  # type: ignore[attr-defined]  # set when JAX is imported
+    if not chips or "tpu" not in platforms or importlib.util.find_spec("libtpu") is None:
         return False
     return "TPU_WORKER_HOSTNAMES" in os.environ or "TPU_SKIP_MDS_QUERY" not in os.environ
-
-
-def may_load_libtpu() -> bool:
-    """Whether JAX loads the library for TPUs, be there a TPU or not, when it starts its devices."""
-    platforms = jax.config.jax_platforms  # type: ignore[attr-defined]  # set when JAX is imported
-    return importlib.util.find_spec("libtpu") is not None and "tpu" in (platforms or "tpu")
 
 
 def is_main() -> bool:

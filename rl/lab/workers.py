@@ -54,11 +54,6 @@ def attempt(plan: RunPlan, settings: EvaluationSection, display: Display, stop: 
     return True
 
 
-def count_done(plans: Sequence[RunPlan]) -> int:
-    """Return the number of runs that are finished and evaluated."""
-    return sum(plan.is_done for plan in plans)
-
-
 def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display, stop: Stop) -> None:
     """Start worker processes and wait until the runs are done; workers share the GPUs evenly.
 
@@ -71,9 +66,9 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
     logs = [out / "logs" / f"worker{number}.log" for number in range(jobs)]
     display.say(f"{jobs} workers; their logs are in {out / 'logs'}")
     workers = [_start(out, log, number, jobs) for number, log in enumerate(logs)]
-    done, sent = count_done(plans), 0
+    display.stage("runs", len(plans), done=sum(plan.is_done for plan in plans))
     codes: list[int | None] = [None] * jobs
-    display.stage("runs", len(plans), done=done)
+    sent = 0
     try:
         while None in codes:
             if stop.number != sent:
@@ -81,14 +76,10 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
                 _send(workers, sent)
             time.sleep(0.5)
             codes = [worker.poll() for worker in workers]
-            if count_done(plans) > done:
-                display.advance(steps=count_done(plans) - done)
-                done = count_done(plans)
-    except KeyboardInterrupt:
-        _send(workers, signal.SIGINT)
-        raise
-    except BaseException:
-        _send(workers, signal.SIGTERM)
+            if done := sum(plan.is_done for plan in plans) - display.done:
+                display.advance(steps=done)
+    except BaseException as error:
+        _send(workers, signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
         raise
     if stop.number:
         raise Interrupted(stop.number)

@@ -53,7 +53,7 @@ class RunDirectory:
         `rl.config.FREE` or `rl.config.ROUNDING` differ.
 
     Raises:
-      ConfigError: if the folder was made by another configuration, is no run, or cannot be made below a file.
+      ConfigError: if the folder was made by another configuration, or is no run.
       InUse: if another process has it.
     """
 
@@ -61,9 +61,6 @@ class RunDirectory:
         self.path, self.config = path, config
         self._lock: int | None = None
         self._is_taken = False
-        nearest = next(place for place in (path, *path.parents) if place.exists())
-        if not nearest.is_dir():
-            raise ConfigError(f"{path}: {nearest} is a file; choose another with --run")
         self._is_run = (path / "config.yaml").exists()
         if self._is_run:
             refuse_other_version(path, BEHAVIOUR)
@@ -138,12 +135,9 @@ class RunDirectory:
         write_whole(target, content.encode())
 
     def amend(self, name: str, values: dict[str, Any]) -> None:
-        """Add keys to a JSON file of the run, and to the objects in it."""
+        """Add keys to a JSON file of the run."""
         if distributed.is_main():
-            held = json.loads((self.path / name).read_text(encoding="utf-8"))
-            for key, value in values.items():
-                held[key] = held.get(key, {}) | value if isinstance(value, dict) else value
-            self.write(name, held)
+            self.write(name, json.loads((self.path / name).read_text(encoding="utf-8")) | values)
 
     def append(self, name: str, row: dict[str, Any]) -> None:
         if not distributed.is_main():

@@ -24,9 +24,8 @@ class Interrupted(Exception):
 class Stop:
     """A wish to stop, from Ctrl-C, SIGTERM or a terminal that is closed (SIGHUP): the signal's number, 0 before it."""
 
-    def __init__(self) -> None:
-        self.number = 0
-        self._immediately = False
+    number = 0
+    _immediately = False
 
     @contextlib.contextmanager
     def interrupt_immediately(self) -> Iterator[None]:

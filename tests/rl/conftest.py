@@ -3,7 +3,6 @@
 import contextlib
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,7 +14,7 @@ class ChatServer(ThreadingHTTPServer):
     """Listens on a free port.
 
     Attributes:
-      asked: the bodies of all requests, in the order in which they came; `times` and `headers` likewise.
+      asked: the bodies of all requests, in the order in which they came; `headers` likewise.
       respond: gets the handler, the body and its number; the default answers "fine".
       most: requests that were under way at once.
     """
@@ -26,7 +25,6 @@ class ChatServer(ThreadingHTTPServer):
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.asked: list[dict[str, Any]] = []
-        self.times: list[float] = []
         self.headers: list[Mapping[str, str]] = []
         self.respond: Callable[[_Handler, dict[str, Any], int], None] = lambda handler, body, number: handler.say(
             "fine"
@@ -52,7 +50,6 @@ class _Handler(BaseHTTPRequestHandler):
         with server.lock:
             number = len(server.asked)
             server.asked.append(body | {"path": self.path})
-            server.times.append(time.monotonic())
             server.headers.append(self.headers)
             server.under_way += 1
             server.most = max(server.most, server.under_way)

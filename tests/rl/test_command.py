@@ -1,18 +1,17 @@
-"""A newcomer's mistakes at the command line: each is told in one line that says what to do."""
+"""A newcomer's mistakes at the command line, and signals: each is told in one line that says what to do."""
 
-import os
+import contextlib
+import io
 import signal
-import subprocess
 import sys
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 
 import rl
 from rl import command, compare, evaluate, train
 from rl.command import guarded
-from rl.run.signals import Interrupted, Stop
+from rl.run.signals import Stop
 
 
 def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, capsys):
@@ -41,7 +40,6 @@ COMPARISON, RUN = (str(command.shipped(name)) for name in ("compare/tiny.yaml", 
         (train.main, ["mesh.fsdp=64"], "must be at most the 8 devices"),
         (train.main, ["--config", RUN, "student.sampler.rows=8"], "student.sampler.rows = 8: must be at least"),
         (train.main, ["--run", "holiday"], "not empty and no run"),
-        (train.main, ["--run", "holiday/photo.txt"], "photo.txt is a file; choose another with --run"),
         (train.main, ["--run", "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount"),
         (compare.main, ["--out", "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount"),
         (evaluate.main, ["--run", "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount"),
@@ -60,11 +58,10 @@ def test_a_mistake_costs_one_line_and_writes_nothing(main, arguments, message, t
     assert [path.name for path in tmp_path.rglob("*")] == ["holiday", "photo.txt"]
 
 
-def test_letters_that_a_terminal_lacks_are_escaped():
-    program = "from rl.command import guarded; guarded('rl.train', [], lambda stop: print('\\N{SNOWMAN}'))"
-    ascii = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = subprocess.run([sys.executable, "-c", program], env=os.environ | ascii, stdout=PIPE, check=True)
-    assert done.stdout == b"\\u2603\n"
+def test_letters_that_a_terminal_lacks_are_escaped(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written := io.BytesIO(), "ascii"))
+    assert guarded("rl.train", [], lambda stop: print("\N{SNOWMAN}")) == 0
+    assert written.getvalue() == b"\\u2603\n"
 
 
 @pytest.mark.parametrize("error", [AssertionError(), RuntimeError("no cuda\nand more")])  # what JAX raises, by platform
@@ -79,35 +76,36 @@ def test_devices_that_are_not_here_are_one_line(error, monkeypatch, tmp_path, ca
     assert not (tmp_path / "run").exists()
 
 
-def test_a_second_ctrl_c_stops_at_once_and_a_second_sigterm_does_not():
-    with Stop().listening() as stop:
-        for _ in range(2):
-            signal.raise_signal(signal.SIGTERM)
-        assert stop.number == signal.SIGTERM
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+@pytest.mark.parametrize(
+    ("numbers", "code", "line"),
+    [
+        ("TERM", 0, "Stopped and saved"),
+        ("INT", 130, "Stopped and saved"),
+        ("HUP", 129, "Stopped and saved"),
+        ("TERM TERM", 0, "Stopped and saved"),
+        ("TERM INT", 130, "Stopped at once"),
+    ],
+)
+def test_a_signal_stops_and_a_second_ctrl_c_at_once(capsys, numbers, code, line):
+    """Before work that has nothing to save, or within it."""
 
-
-def test_a_closed_terminal_stops_what_nohup_does_not_protect():
     def work(stop: Stop) -> None:
+        *noted, last = [signal.Signals[f"SIG{name}"] for name in numbers.split()]
+        for number in noted:
+            signal.raise_signal(number)
+        with stop.interrupt_immediately() if not noted else contextlib.nullcontext():
+            signal.raise_signal(last)
         with stop.interrupt_immediately():
-            signal.raise_signal(signal.SIGHUP)
+            pytest.fail("went on")
 
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # pytest itself may run under nohup
     try:
-        assert guarded("rl.train", [], work) == 129
+        assert guarded("rl.train", ["a b"], work) == code
+        assert capsys.readouterr().out.startswith(line)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        assert guarded("rl.train", [], work) == 0
+        assert guarded("rl.train", [], lambda stop: signal.raise_signal(signal.SIGHUP)) == 0
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_where_nothing_is_to_be_saved_a_signal_ends_the_work_at_once():
-    with Stop().listening() as stop:
-        for number in (signal.SIGTERM, signal.SIGINT):  # the second time it ends before the work, as a signal had come
-            with pytest.raises(Interrupted), stop.interrupt_immediately():
-                signal.raise_signal(number)
-                pytest.fail("went on")
 
 
 @pytest.mark.parametrize(

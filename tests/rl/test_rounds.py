@@ -74,15 +74,18 @@ def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeyp
             np.testing.assert_array_equal(ours, theirs, err_msg=str(place))
 
 
-def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage, monkeypatch):
-    run, asked = stage.run(), []
-    generate = Sampler.generate
+def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own_and_rehearses_fresh_examples(
+    stage, monkeypatch
+):
+    run, asked, examples = stage.run(engineer_every=2), [], []
+    generate, make = Sampler.generate, supervised.engineer_examples
 
     def noted(sampler, parameters, prompts, *rest, **options):
         asked.append(prompts)
         return generate(sampler, parameters, prompts, *rest, **options)
 
     monkeypatch.setattr(Sampler, "generate", noted)
+    monkeypatch.setattr(supervised, "engineer_examples", lambda *given: examples.append(make(*given)) or examples[-1])
     run.student.train(run.recorder, stage.data, PREVIOUS)
     rows = run.log("metrics.jsonl")
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
@@ -90,6 +93,9 @@ def test_a_round_takes_each_instance_once_an_epoch_in_an_order_of_its_own(stage,
     everything = sorted(run.policy.prompts(stage.data.instances).tokens)
     assert sorted(asked[0] + asked[1]) == sorted(asked[2] + asked[3]) == everything
     assert asked[:2] != asked[2:]
+    assert [row.get("engineer_loss") is not None for row in rows] == [False, True, False, True]
+    assert len(examples) == 2 and not np.array_equal(examples[0].tokens, examples[1].tokens)
+    assert updates_made(run.state.optimizer_state) == 4 * 4 + 2
     timed = run.log("timings.jsonl")[0]
     for part in ("rollout", "logprob", "update", "host"):
         assert timed[part] >= 0 and timed[f"{part}_tokens_per_second"] > 0
@@ -139,22 +145,3 @@ def test_a_step_logs_means_of_its_updates_but_the_largest_maximum_and_the_number
     ]
     assert summary(updates) == {"loss": 1.0, "ratio_max": 3.0, "update_skipped": 2.0}
     assert np.isnan(summary([{"loss": float("nan")}, {"loss": 1.0}])["loss"])
-
-
-def test_every_so_many_steps_the_policy_rehearses_fresh_engineer_examples(stage, monkeypatch):
-    seen = []
-    examples = supervised.engineer_examples
-
-    def noted(*given):
-        seen.append(examples(*given))
-        return seen[-1]
-
-    monkeypatch.setattr(supervised, "engineer_examples", noted)
-    run = stage.run(engineer_every=2)
-    run.student.train(run.recorder, stage.data, PREVIOUS)
-    rows = run.log("metrics.jsonl")
-    assert [row.get("engineer_loss") is not None for row in rows] == [False, True, False, True]
-    assert all(row["engineer_loss"] > 0 for row in rows[1::2])
-    assert len(seen) == 2 and not np.array_equal(seen[0].tokens, seen[1].tokens)
-    assert updates_made(run.state.optimizer_state) == 4 * 4 + 2
-    run.recorder.directory.close()

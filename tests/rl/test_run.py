@@ -1,4 +1,4 @@
-"""A run's bookkeeping: skipped updates, the best policy, answers of a step under way, the reference, stopping."""
+"""A run's bookkeeping: skipped updates, the best policy, the logs, the reference, stopping, and a validation."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from shapes import shard_parameters
 
 from engineer.engineers.base import Draw
-from engineer.evidence import Evidence, KindEnvironment, KindEvidence, TrainingEvidence
+from engineer.evidence import Evidence, KindEnvironment, TrainingEvidence
 from jaxlake import text
 from jaxlake.board_text import from_text
 from jaxlake.generate import Dataset
@@ -43,7 +43,7 @@ class OnePolicy:
 
     def __init__(self, dtype: str = "float32"):
         self.mesh = make_mesh(-1, 1)
-        self.shape = type("Shape", (), {"lora": None, "dtype": jnp.dtype(dtype)})
+        self.shape = SimpleNamespace(lora=None, dtype=jnp.dtype(dtype))
 
     def source(self, parameters: nnx.State) -> dict[str, str]:
         return {"tokenizer": "1a2b"}
@@ -61,18 +61,18 @@ def parameters(value: float) -> nnx.State:
     return shard_parameters(state, make_mesh(-1, 1))
 
 
-OPTIMIZER = optax.adam(1e-3)
+def first_optimizer(policy: OnePolicy) -> optax.OptState:
+    return init_state(optax.adam(1e-3), parameters(0.0), policy.mesh)
 
 
 @pytest.fixture
 def run(tmp_path):
+    """After step 4 of round 1."""
     config = Config(student=WriterSection(learn=LearnSection(prompts=2, samples=2)))
-    directory = RunDirectory(tmp_path / "run", config)
+    directory, policy = RunDirectory(tmp_path / "run", config), OnePolicy()
     directory.create()
-    policy = OnePolicy()
-    optimizer_state = init_state(OPTIMIZER, parameters(1.0), policy.mesh)
-    progress = Progress(stage="rounds", round=1, step=4)
-    state = TrainState(parameters(1.0), optimizer_state, progress=progress, source=policy.source(parameters(1.0)))
+    progress, source = Progress(stage="rounds", round=1, step=4), policy.source(parameters(1.0))
+    state = TrainState(parameters(1.0), first_optimizer(policy), progress=progress, source=source)
     run = SimpleNamespace(policy=policy, state=state)
     run.save = lambda folder: policy.save(folder, run.state.parameters)
     run.recorder = Recorder(directory, Display(quiet=True), Stop(), run)
@@ -82,28 +82,18 @@ def run(tmp_path):
 
 def saved(run: SimpleNamespace) -> TrainState:
     """What the last checkpoint of the run holds, as another process finds it."""
-    directory = run.recorder.directory
+    directory, first = run.recorder.directory, first_optimizer(run.policy)
     directory.checkpoints.close()
-    first = init_state(OPTIMIZER, parameters(0.0), run.policy.mesh)
     return restore(run.policy, parameters(0.0), lambda stage, trained: first, directory, run.recorder.display)
 
 
-def evidence(sampled_valid: float) -> Evidence:
-    row = KindEvidence(
-        Kind.of(4), n=10, valid=3, optimal=1, first_failures={}, any_failures={}, sampled_valid=sampled_valid
-    )
-    return Evidence((row,), sampled_valid, 0.1, samples_per_prompt=2, answer_tokens=9.0, truncated=0.0)
-
-
 def test_the_best_policy_by_sampled_validation_is_kept_and_of_equals_the_earlier(run):
-    kept = []
+    best, exported = run.recorder.directory.path / "best", []
     for label, share in (("warm_start", 0.2), ("rounds/0", 0.5), ("rounds/1", 0.5), ("rounds/2", 0.3)):
-        run.state.parameters = parameters(len(kept))
-        run.recorder.keep_best(label, evidence(share))
-        run.recorder.save()
-        best = run.recorder.directory.path / "best"
-        kept.append((json.loads((best / "validation.json").read_text())["round"], (best / "first").read_text()))
-    assert kept == [("warm_start", "0.0"), (0, "1.0"), (0, "1.0"), (0, "1.0")]
+        run.state.parameters = parameters(len(exported))
+        run.recorder.keep_best(label, SimpleNamespace(sampled_valid=share, valid=3, n=10))
+        exported.append((json.loads((best / "validation.json").read_text())["round"], (best / "first").read_text()))
+    assert exported == [("warm_start", "0.0"), (0, "1.0"), (0, "1.0"), (0, "1.0")]
     assert run.state.progress.best == {"round": 0, "sampled_valid": 0.5}
 
 
@@ -118,7 +108,7 @@ def test_skipped_updates_in_a_row_stop_the_run(run):
 
 def test_a_step_is_logged_saved_every_so_many_and_dropped_where_no_checkpoint_knows_it(run):
     directory, metrics = run.recorder.directory, {"phase": "round", "rate": 1.23456789e-6}
-    for _ in range(3):  # of round 1, after its step 4
+    for _ in range(3):
         run.recorder.step_done(dict(metrics), {"update": 2 / 3}, "", save_every=3)
 
     def logged(name: str) -> list[dict]:
@@ -142,27 +132,19 @@ def test_a_checkpoint_of_one_mesh_is_restored_on_another_bit_for_bit(run):
     run.state.parameters["w"] = run.state.parameters["w"].replace(jax.device_put(w, run.state.parameters["w"].sharding))
     run.recorder.save()
     run.policy.mesh = make_mesh(2, 4)
-    found = saved(run)
-    assert found.parameters["w"].sharding.mesh.shape == {"fsdp": 2, "tp": 4}
-    np.testing.assert_array_equal(np.asarray(found.parameters["w"][...]), np.asarray(w))
+    restored = saved(run).parameters["w"]
+    assert restored.sharding.mesh.shape == {"fsdp": 2, "tp": 4}
+    np.testing.assert_array_equal(np.asarray(restored[...]), np.asarray(w))
 
 
 def test_the_reference_stays_while_the_policy_moves_and_has_the_compute_dtype(run):
-    policy = OnePolicy("bfloat16")
     trained = parameters(1.0)
-    reference = make_reference(trained, policy)
+    reference = make_reference(trained, OnePolicy("bfloat16"))
     assert reference["w"].dtype == jnp.bfloat16 and reference["norm"].dtype == jnp.float32
     assert reference["w"].sharding == trained["w"].sharding
     same = make_reference(trained, run.policy)
     jax.jit(lambda x: jax.tree.map(lambda y: y + 1, x), donate_argnums=0)(trained)
     assert np.asarray(same["w"][...]).max() == 1.0  # no buffer shared with what was donated
-
-
-def test_only_what_reads_a_reference_keeps_one():
-    diverging = {"student": {"learn": {"kl_coefficient": 0.1}}}
-    player = {"student": {"kind": "player"}}
-    assert Config(**diverging).needs_reference and not Config().needs_reference
-    assert Config(**player, engineer={"kind": "base"}).needs_reference
 
 
 def test_a_wish_to_stop_is_fulfilled_with_everything_saved(run):
@@ -178,7 +160,6 @@ def test_a_wish_to_stop_is_fulfilled_with_everything_saved(run):
     assert run.recorder.directory.checkpoints.steps == [1, 2] and saved(run).progress.step == 4
 
 
-ALONE = Kind.of("3x1")
 OPTIMAL, LATE, THROUGH = "0:(0,0)(0,1)(0,2)", "0:(0,0)(0,0)(0,1)(0,2)", "0:(0,0)(1,0)(1,1)(1,2)(0,2)"
 
 
@@ -201,32 +182,29 @@ class Said:
         return Answers(plans, lengths, lengths == 30, lambda chosen: [texts[i] for i in chosen])
 
 
-def validated(
-    run: SimpleNamespace, greedy: list[str], sampled: list[str], training: TrainingEvidence | None = None
-) -> Evidence:
-    """The evidence of three boards, all of one agent with two steps to go, two of them with a hole below its way."""
-    report = SimpleNamespace(
-        kind=ALONE, realised=3, candidates=3, known=0, solvable=1.0, hole_ratio=0.1, realised_waits=0
-    )
-    boards = stack([from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")])
-    data = Dataset(boards, solve(boards), np.zeros(3, bool), np.array([ALONE] * 3, object), (report,))
-    config = Config(validation={"instances": 3, "samples": 2, "kinds": (3,)})
-    student = SimpleNamespace(config=config, validation=data, answerer=lambda: Said(greedy, sampled))
-    return validate(student, run.recorder, "rounds/0", 2, training)
-
-
 def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run):
-    boards = KindEnvironment(ALONE, 3, None, {"data": 1.0, "hole": 0.1, "wait": 0.0}, 2.0, 0.0, 1.0)
-    training = TrainingEvidence((), (boards,))
-    found = validated(run, [OPTIMAL, THROUGH, "no"], [OPTIMAL, LATE, LATE, "no", "no", "no"], training)
+    """Three boards of one agent with two steps to go, two of them with a hole below its way."""
+    alone = Kind.of("3x1")
+    counts = {"realised": 3, "candidates": 3, "known": 0, "solvable": 1.0, "hole_ratio": 0.1, "realised_waits": 0}
+    boards = stack([from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")])
+    kinds, report = np.array([alone] * 3, object), SimpleNamespace(kind=alone, **counts)
+    says = Said([OPTIMAL, THROUGH, "no"], [OPTIMAL, LATE, LATE, "no", "no", "no"])
+    student = SimpleNamespace(
+        config=Config(validation={"instances": 3, "samples": 2, "kinds": (3,)}),
+        validation=Dataset(boards, solve(boards), np.zeros(3, bool), kinds, (report,)),
+        answerer=lambda: says,
+    )
+    environment = KindEnvironment(alone, 3, None, {"data": 1.0, "hole": 0.1, "wait": 0.0}, 2.0, 0.0, 1.0)
+    training = TrainingEvidence((), (environment,))
+    evidence = validate(student, run.recorder, "rounds/0", 2, training)
     file = run.recorder.directory.path / "rounds/0/evidence.json"
-    assert Evidence.from_json(json.loads(file.read_text())) == found
-    (row,) = found.by_kind
+    assert Evidence.from_json(json.loads(file.read_text())) == evidence
+    (row,) = evidence.by_kind
     assert (row.n, row.valid, row.optimal, row.truncated) == (3, 1, 1, 0)
     assert (row.sampled_valid, row.groups, row.all_valid, row.learnable, row.all_invalid) == (0.5, 3, 1, 1, 1)
     assert row.sampled_se == pytest.approx(0.5 / 3**0.5)
     assert row.answer_tokens == pytest.approx((17 + 27 + 2) / 3)
-    assert [row.kind for row in found.environment] == [ALONE] and found.training == training
-    assert row.kind == ALONE and {failure.kind for failure in found.trajectories} == {ALONE}
-    shown = [(failure.check, failure.answer, failure.board.split()[:2]) for failure in found.trajectories]
+    assert [row.kind for row in evidence.environment] == [alone] and evidence.training == training
+    assert row.kind == alone and {failure.kind for failure in evidence.trajectories} == {alone}
+    shown = [(failure.check, failure.answer, failure.board.split()[:2]) for failure in evidence.trajectories]
     assert shown == [("parsable", "no", ["a.A", ".#."]), ("hole_free", THROUGH, ["a.A", ">>^"])]

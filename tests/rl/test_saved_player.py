@@ -38,15 +38,12 @@ def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch)
     monkeypatch.setattr("jaxlake.benchmark.load", lambda name: boards)
     monkeypatch.setattr(asking, "CALL", 1)  # 16 boards a call
     assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 0
-    shown = capsys.readouterr().out
-    assert "published" in shown and "this model, turn by turn " in shown and "steps on average" in shown
-    assert "student.text.max_new_tokens" not in shown
+    assert "this model, turn by turn " in capsys.readouterr().out
     scores = json.loads((run / "evaluations/benchmark/scores.json").read_text())
     answers = player.answer(boards.instances, 1, GREEDY, jax.random.key(0), print)
     lines = [json.loads(line) for line in (run / "evaluations/benchmark/answers.jsonl").read_text().splitlines()]
     texts = dict(zip(boards.ids, answers.texts(range(30)), strict=True))
     assert {line["id"]: line["answer"] for line in lines} == texts and scores["answers"] == 30
-    assert sorted(line["tokens"] for line in lines) == sorted(answers.lengths.tolist())
     assert evaluate(["--run", str(run), "--suite", "benchmark", "--samples", "2", "validation.top_k=3"]) == 2
     assert plan(["--config", str(shipped("lab.yaml"))]) == 2
     error = capsys.readouterr().err

@@ -12,7 +12,7 @@ import numpy as np
 from shapes import SMALL_JSON
 
 from engineer import Engineer, Generation, Proposal
-from engineer.evidence import Evidence, evidence_from_verdicts
+from engineer.evidence import evidence_from_verdicts
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
@@ -80,9 +80,8 @@ class Stage:
     def run(self, engineer: dict | None = None, **learn) -> "Scene":
         config = self.config(engineer, **learn)
         self.made += 1
-        directory = RunDirectory(self.folder / f"run{self.made}", config)
+        directory, student = RunDirectory(self.folder / f"run{self.made}", config), WriterStudent(config)
         directory.create()
-        student = WriterStudent(config)
         policy = student.policy
         policy.tokenizer.stop_ids = tuple(range(0, SMALL_JSON["vocab_size"], 6))  # so that answers end, sooner or later
         parameters = jax.tree.map(jnp.copy, self.parameters)  # updates are given theirs
@@ -96,8 +95,10 @@ class Stage:
 
     def after_round_0(self, **engineer) -> "Scene":
         """A run in which nothing of round 0 was valid, and this engineer designs the next."""
-        run = self.run(engineer)
-        run.progress.end_round(PREVIOUS.to_dict(), nothing_valid().to_json())
+        run, kinds, none = self.run(engineer), np.array([Kind.of(3), Kind.of(4)], object), np.zeros(2, bool)
+        checks, tokens = np.zeros((2, 8), bool), np.array([5, 6])
+        evidence = evidence_from_verdicts(kinds=kinds, checks=checks, optimal=none, tokens=tokens, truncated=none)
+        run.progress.end_round(PREVIOUS.to_dict(), evidence.to_json())
         return run
 
     def step(self, run: "Scene") -> dict[str, float]:
@@ -133,7 +134,6 @@ class Scene:
         return make_engineer(self.student, self.recorder)
 
     def design(self) -> Proposal:
-        """Of the round under way."""
         return design(self.student, self.engineer, self.recorder)
 
     @property
@@ -144,17 +144,6 @@ class Scene:
     def log(self, name: str) -> list[dict[str, Any]]:
         """The rows of a JSON-lines file of the run."""
         return [json.loads(line) for line in (self.recorder.directory.path / name).read_text().splitlines()]
-
-
-def nothing_valid() -> Evidence:
-    """A validation of sizes 3 and 4 in which every answer fails at everything."""
-    return evidence_from_verdicts(
-        kinds=np.array([Kind.of(3), Kind.of(4)], object),
-        checks=np.zeros((2, 8), bool),
-        optimal=np.zeros(2, bool),
-        tokens=np.array([5, 6]),
-        truncated=np.zeros(2, bool),
-    )
 
 
 class Said(Display):
@@ -172,16 +161,14 @@ class Scripted:
     """In the place of a grammar's sampler: writes these answers in turn, the last one for ever, or raises them.
 
     Attributes:
-      asked: the messages; `parameters`, `policies` and `settings` likewise.
+      asked: the messages; `parameters` likewise.
     """
 
     def __init__(self, monkeypatch, *answers: str | Exception):
-        self.asked, self.parameters, self.policies, self.settings, self._answers = [], [], [], [], list(answers)
+        self.asked, self.parameters, self._answers = [], [], list(answers)
 
         def grammar_sampler(policy, settings):
             self.sampler = policy.sampler
-            self.policies.append(policy)
-            self.settings.append(settings)
             return self
 
         monkeypatch.setattr(Policy, "grammar_sampler", grammar_sampler)
