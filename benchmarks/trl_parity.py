@@ -37,6 +37,7 @@ from rl.learn.state import TrainState
 from rl.loop.rounds import execute
 from rl.model.policy import Policy
 from rl.report import style
+from rl.report.curves import running_mean
 from rl.run.directory import RunDirectory
 from rl.run.keys import Purpose, make_key
 from rl.run.recorder import Recorder
@@ -189,7 +190,7 @@ def picture(curves: dict[str, list[list[float]]]):
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     axes = figure.subplots()
     for (name, rows), colour in zip(curves.items(), (style.BLUE, style.VERMILION), strict=True):
-        smooth = np.array([style.running_mean(np.array(row), 10) for row in rows])
+        smooth = np.array([running_mean(np.array(row), 10) for row in rows])
         if len(smooth):
             axes.plot(smooth.T, color=colour, linewidth=0.6, alpha=0.5)
             axes.plot(smooth.mean(axis=0), color=colour, label=name)

@@ -151,7 +151,7 @@ def read_run(path: Path) -> dict[str, Any]:
         "rounds": len(run.rounds),
         "sampled": f"{sampled[-1]:.1f}",
         "half_interval": f"{196 * last.evidence.sampled_se:.1f}",
-        "greedy": f"{100 * last.valid_share:.1f}",
+        "greedy": f"{100 * last.evidence.valid / last.evidence.n:.1f}",
         "sampled_by_round": " ".join(f"{x:.1f}" for x in sampled[1:]),
         "tables": tables.table_text(dataclasses.replace(run, stages=run.stages[:7], rounds=run.rounds[:6])),
         "output": "\n".join(_output(run)),

@@ -79,9 +79,9 @@ def validate(
             for i, answer in zip(failures, greedy.texts(failures), strict=True)
         ),
     )
-    recorder.directory.write(f"{name}/evidence.json", evidence.to_json())
     samples = _samples(writer(config.student.text), answerer, data, greedy, verdicts)
     recorder.directory.write(f"{name}/samples.json", samples)
+    recorder.directory.write(f"{name}/evidence.json", evidence.to_json())  # last: a report takes it for the whole
     recorder.meter.read()  # what validation compiles is not the next step's
     display.say(f"{stage}: {summary(evidence)}")
     return evidence

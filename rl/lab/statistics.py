@@ -49,15 +49,6 @@ def cell_weights(cells: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     return weights
 
 
-def weighted_share(values: np.ndarray, weights: np.ndarray) -> Share:
-    """Return the weighted mean of float ``[answers, boards]`` with Wilson's interval, by Kish's effective sample size.
-
-    The effective number of boards is ``1 / sum(weights**2)``, their number where the weights are equal.
-    """
-    n, value = len(values) / np.square(weights).sum(), float((values @ weights).mean())
-    return Share(value, *wilson(value * n, n))
-
-
 @dataclasses.dataclass(frozen=True)
 class Interval:
     """A mean over seeds with two 95 % intervals.

@@ -18,9 +18,7 @@ examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     parser = command_parser(
-        "rl.report",
-        "Writes one HTML page that stands alone. Its pictures (PNG) and numbers (JSON)\nare also files beside it.",
-        _EPILOG,
+        "rl.report", "Writes one HTML page that stands alone. Its pictures are also files beside it.", _EPILOG
     )
     directory = "directory of rl.train or rl.compare"
     parser.add_argument("runs", type=local_path, nargs="+", metavar="RUN", help=directory)
@@ -29,20 +27,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "-o", type=local_path, metavar="FILE", dest="file", help=f"file of the page (default: {default})"
     )
     options = parser.parse_args(arguments)
+    first, *others = options.runs
     with mistakes_in_one_line(parser):
-        print(_write(options.runs, options.file))
+        if others:
+            path = write_several(options.runs, options.file or Path(FILE))
+        elif (first / "compare.yaml").exists():
+            from rl.report import comparison  # imports the student and its trainer
+
+            path = comparison.write(first, comparison.read(first), options.file)
+        else:
+            path = write(first, options.file)
+        print(path)
     return 0
-
-
-def _write(folders: Sequence[Path], file: Path | None) -> Path:
-    first, *others = folders
-    if others:
-        return write_several(folders, file or Path(FILE))
-    if (first / "compare.yaml").exists():
-        from rl.report import comparison  # imports the student and its trainer
-
-        return comparison.write(first, comparison.read(first), file)
-    return write(first, file)
 
 
 if __name__ == "__main__":

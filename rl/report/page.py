@@ -1,6 +1,5 @@
-"""The page of a run or of several: an HTML file that stands alone; its pictures and its numbers are files beside it."""
+"""The pages of runs and comparisons: HTML files that stand alone, and the pictures beside them."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,56 +26,39 @@ def write(run_dir: str | Path, file: Path | None = None) -> Path:
     Raises:
       ValueError: the directory holds no validation, or a file that is broken or of another version; one line.
     """
-    run, file = read(run_dir), file or Path(run_dir) / "report" / FILE
-    drawn = draw(PICTURES, run)
-    values = {"headline": headline(run), "tables": tables, "walks": samples.walks(run)}
-    save(file, {file.parent: drawn}, tables.numbers(run), "run.html", run=run, pictures=drawn, **values)
-    return file
+    run = read(run_dir)
+    values = {"run": run, "headline": headline(run), "tables": tables, "walks": samples.walks(run)}
+    return save(file or Path(run_dir) / "report" / FILE, "run.html", draw(PICTURES, run), **values)
 
 
 def write_several(run_dirs: Sequence[Path], file: Path) -> Path:
-    """Write the page of several runs, and pictures into folders beside it with the runs' names; return its path.
-
-    Raises:
-      ValueError: see `write`; or two runs have the same name.
-    """
-    names = [path.resolve().name for path in run_dirs]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"two of the runs are called {twice[0]}: give each a page of its own")
-    runs = dict(zip(names, map(read, run_dirs), strict=True))
+    """Write one page of several runs, without pictures beside it; return its path. Raises as `write`."""
+    runs = {str(path): read(path) for path in run_dirs}
     allocation = {"allocation.png": PICTURES["allocation.png"]}
     drawn = {name: draw(allocation, run) for name, run in runs.items()}
-    folders = {file.parent / name: pictures for name, pictures in drawn.items()}
-    numbers = {name: tables.numbers(run) for name, run in runs.items()}
-    save(file, folders, numbers, "several.html", runs=runs, pictures=drawn, headline=headline, tables=tables)
-    return file
+    return save(file, "several.html", {}, runs=runs, drawn=drawn, headline=headline, tables=tables)
 
 
-def save(
-    file: Path, drawn: Mapping[Path, Mapping[str, Picture]], numbers: dict[str, Any], template: str, **values: Any
-) -> None:
-    """Write pictures by folder and name, the numbers as JSON, and then the page that a template makes of values."""
-    page = _TEMPLATES.get_template(template).render(values)
+def save(file: Path, template: str, pictures: Mapping[str, Picture], **values: Any) -> Path:
+    """Write pictures by name, and then the page beside them that a template makes of them and of values."""
+    page = _TEMPLATES.get_template(template).render(values, pictures=pictures)
     file.parent.mkdir(parents=True, exist_ok=True)
-    for folder, pictures in drawn.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, picture in pictures.items():
-            write_whole(folder / name, picture.png)
-    write_whole(file.with_suffix(".json"), (json.dumps(numbers, indent=1) + "\n").encode())
+    for name, picture in pictures.items():
+        write_whole(file.parent / name, picture.png)
     write_whole(file, page.encode())
+    return file
 
 
 def headline(run: Run) -> str:
     """Say what the rounds have changed; before the first is through, what the warm start has."""
-    *before, last = run.stages
-    if not before:
-        return f"Valid plans on validation {last.name} training: {100 * last.valid_share:.0f} %."
-    first = next((stage for stage in before if stage.name == "warm start"), before[0])
-    shares: dict[str, list[float | None]] = {"greedy": [stage.valid_share for stage in (first, last)]}
-    shares["sampled"] = [stage.evidence.sampled_valid for stage in (first, last)]
-    ways = (
-        f"from {100 * one:.0f} % to {100 * other:.0f} % ({way})"
-        for way, (one, other) in shares.items()
-        if one is not None and other is not None
+    first, last = run.first, run.stages[-1]
+    if first is last:
+        return f"Valid plans on validation before training: {100 * last.evidence.valid / last.evidence.n:.0f} %."
+    ways = {"greedy": "valid", "sampled": "sampled"}
+    pairs = {way: (first.share(name), last.share(name)) for way, name in ways.items()}
+    changes = " and ".join(
+        f"from {100 * before.value:.0f} % to {100 * after.value:.0f} % ({way})"
+        for way, (before, after) in pairs.items()
+        if before and after
     )
-    return f"From {first.name} to {last.name}, valid plans on validation went {' and '.join(ways)}."
+    return f"From {first.name} to {last.name}, valid plans on validation went {changes}."

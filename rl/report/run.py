@@ -1,8 +1,10 @@
 """A run's directory as values; reads only, and draws nothing."""
 
 import dataclasses
+import functools
+import itertools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from jaxlake.config import LakeConfig
 from jaxlake.files import whole_lines
 from jaxlake.kinds import Kind, row_name
 from rl.config import flat
+from rl.lab.statistics import Share
 
 RATIOS = ("data", "hole", "wait")
 
@@ -34,10 +37,19 @@ class Stage:
     def title(self) -> str:
         return self.name if self.name == "before" else f"after {self.name}"
 
-    @property
-    def valid_share(self) -> float:
-        """The share of greedy answers that are valid."""
-        return self.evidence.valid / self.evidence.n
+    def share(self, name: str, kind: Kind | None = None) -> Share | None:
+        """Return a share of a kind's answers, or of all answers; None where nothing was answered.
+
+        "valid" and "optimal" are of the greedy answers. "sampled" is the mean share of valid samples; of all kinds
+        together it has 1.96 standard errors of the mean over prompts, unless every prompt has the same share.
+        """
+        row = next((row for row in self.evidence.by_kind if row.kind == kind), None) if kind else self.evidence
+        if row is None or (name == "sampled" and row.sampled_valid is None):
+            return None
+        if name != "sampled":
+            return Share.of(getattr(row, name), row.n)
+        mean, half = float(row.sampled_valid or 0), 1.96 * (row.sampled_se or 0)
+        return Share(mean, max(0.0, mean - half), min(1.0, mean + half)) if half and not kind else Share(mean)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,17 +72,19 @@ class Round:
     def name(self) -> str:
         return f"round {self.index}"
 
-    def requested(self, kind: Kind, ratio: str) -> float | None:
-        """Return a ratio of the configuration; None for a kind that it does not have, or has no boards of."""
-        return _of_boards(self.config.to_dict().get(str(kind), {}), ratio)
+    @functools.cached_property
+    def requested(self) -> dict[Kind, dict[str, float]]:
+        """The configuration's ratios by kind and name, without the kinds that it gives no boards."""
+        return _with_boards(self.config.to_dict())
 
-    def realised(self, kind: Kind, ratio: str) -> float | None:
-        """Return a ratio as measured on the generated boards; None where none was, as for a kind without boards."""
-        return _of_boards(self.proposal.get("realised", {}).get(str(kind), {}), ratio)
+    @functools.cached_property
+    def realised(self) -> dict[Kind, dict[str, float]]:
+        """The ratios as measured on the generated boards, without the kinds that have none."""
+        return _with_boards(self.proposal.get("realised", {}))
 
 
-def _of_boards(ratios: dict[str, float], ratio: str) -> float | None:
-    return ratios.get(ratio) if ratios.get("data") or ratio == "data" else None
+def _with_boards(ratios: Mapping[str, dict[str, float]]) -> dict[Kind, dict[str, float]]:
+    return {Kind.of(name): row for name, row in ratios.items() if row.get("data")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,15 +106,9 @@ class Run:
     steps: tuple[dict[str, Any], ...]
 
     @property
-    def designed(self) -> tuple[Kind, ...]:
-        """The kinds of boards that a configuration has rows for, ascending."""
-        return tuple(sorted({kind for past in self.rounds for kind in past.config.kinds}))
-
-    @property
-    def chosen(self) -> tuple[Kind, ...]:
-        """The kinds that engineers gave boards to, ascending; if there is only the first, random round, its own."""
-        later = self.rounds[1:] or self.rounds
-        return tuple(kind for kind in self.designed if any(past.requested(kind, "data") for past in later))
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of boards that were validated or that a configuration has rows for, ascending."""
+        return tuple(sorted({*self.targets, *(kind for past in self.rounds for kind in past.config.kinds)}))
 
     @property
     def targets(self) -> tuple[Kind, ...]:
@@ -108,29 +116,39 @@ class Run:
         return tuple(sorted({row.kind for stage in self.stages for row in stage.evidence.by_kind}))
 
     @property
-    def row_name(self) -> str:
-        """The heading of what is shown by kind: "size" where sizes say all, as of the paper's boards, else "kind"."""
-        return row_name(sorted({*self.targets, *self.designed}))
+    def designed(self) -> tuple[Kind, ...]:
+        """The kinds that engineers gave boards to, ascending; if there is only the first, random round, its own."""
+        return tuple(sorted({kind for past in self.rounds[1:] or self.rounds for kind in past.requested}))
 
     @property
-    def axis_name(self) -> str:
-        return {"size": "board size", "kind": "kind of boards"}[self.row_name]
+    def row_name(self) -> str:
+        """The heading of what is shown by kind: "size" where sizes say all, as of the paper's boards, else "kind"."""
+        return row_name(self.kinds)
+
+    @property
+    def first(self) -> Stage:
+        """The validation that the last is compared with: after the warm start or, without one, before training."""
+        return next((stage for stage in self.stages[:-1] if stage.name == "warm start"), self.stages[0])
 
     def stage(self, name: str) -> Stage | None:
         return next((stage for stage in self.stages if stage.name == name), None)
+
+
+def axis_name(kinds: Sequence[Kind]) -> str:
+    """Return the label of a picture's axis that has these kinds of boards."""
+    return "board size" if row_name(kinds) == "size" else "kind of boards"
 
 
 def read(run_dir: str | Path) -> Run:
     """Read a finished or unfinished run; ValueError, in one line, without a validation or for a file that is broken."""
     directory = Path(run_dir)
     rounds = read_rounds(directory)
-    evidence = {name: _evidence(directory / name) for name in ("before", "warm_start")}
-    evidence |= {f"rounds/{past.index}": past.evidence for past in rounds}
-    names = {folder: folder.replace("rounds/", "round ").replace("_", " ") for folder in evidence}
+    folders = {"before": "before", "warm start": "warm_start"} | {past.name: f"rounds/{past.index}" for past in rounds}
+    evidence = {name: _evidence(directory / folder) for name, folder in folders.items()}
     stages = tuple(
-        Stage(names[folder], one, _read(directory / folder / "samples.json", []))
-        for folder, one in evidence.items()
-        if one
+        Stage(name, validation, _read(directory / folders[name] / "samples.json", []))
+        for name, validation in evidence.items()
+        if validation
     )
     if not stages:
         raise ValueError(f"{directory}: holds no validation to report on; a run has one from its first minute on")
@@ -147,18 +165,17 @@ def read(run_dir: str | Path) -> Run:
 
 def read_rounds(directory: Path) -> tuple[Round, ...]:
     """Read the rounds of a run that have a configuration; ValueError, in one line, for a file that is broken."""
-    files = [path for path in (directory / "rounds").glob("*/config.json") if path.parent.name.isdecimal()]
-    return tuple(_round(path.parent) for path in sorted(files, key=lambda path: int(path.parent.name)))
-
-
-def _round(folder: Path) -> Round:
-    context = folder / "context.md"
-    return Round(
-        index=int(folder.name),
-        config=_read(folder / "config.json", None, LakeConfig.from_dict),
-        proposal=_read(folder / "proposal.json", {}),
-        context=context.read_text(encoding="utf-8") if context.exists() else "",
-        evidence=_evidence(folder),
+    folders = (directory / "rounds" / str(index) for index in itertools.count())
+    designed = itertools.takewhile(lambda folder: (folder / "config.json").exists(), folders)
+    return tuple(
+        Round(
+            index=index,
+            config=_read(folder / "config.json", None, LakeConfig.from_dict),
+            proposal=_read(folder / "proposal.json", {}),
+            context=(folder / "context.md").read_text("utf-8") if (folder / "context.md").exists() else "",
+            evidence=_evidence(folder),
+        )
+        for index, folder in enumerate(designed)
     )
 
 
@@ -174,6 +191,6 @@ def _read(path: Path, missing: Any, parse: Callable[[Any], Any] = lambda content
         if path.suffix == ".jsonl":
             return [json.loads(line) for line in whole_lines(path)]
         text = path.read_text(encoding="utf-8")
-        return parse(yaml.safe_load(text) or {} if path.suffix == ".yaml" else json.loads(text))
+        return parse(yaml.safe_load(text) if path.suffix == ".yaml" else json.loads(text))
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: {' '.join(str(error).split())}") from None

@@ -14,8 +14,6 @@ from rl.report.run import Run
 
 ROWS, COLUMNS = 5, 4
 """Largest number of validations, and number of boards, in the picture of samples."""
-NEAR = 80
-"""Characters of an answer that a caption shows on either side of the part that loses the last valid plan."""
 
 
 class Walk(NamedTuple):
@@ -24,67 +22,66 @@ class Walk(NamedTuple):
     Attributes:
       moving, still: SVG texts in which the agents walk, and in which they leave paths.
       caption: stage, verdict and cost.
-      lost: the answer before the part that loses the last valid plan, this part, and the answer after it.
+      lost: see `lost_parts`.
     """
 
     moving: str
     still: str
     caption: str
-    lost: tuple[str, ...] | None
+    lost: tuple[str, str, str] | None
 
 
 def picture(run: Run) -> Figure | None:
     """Draw validations in rows and the same boards in columns, from the smallest to the largest."""
-    stages = [stage for stage in run.stages if stage.samples]
-    if not stages:
+    stages, boards = [run.stages[i] for i in style.evenly(len(run.stages), ROWS)], _boards(run)
+    if not boards:
         return None
-    boards, stages = _spread(stages[0].samples), [stages[i] for i in style.evenly(len(stages), ROWS)]
     height = 2.55 * len(stages)
     figure = Figure(figsize=(2.3 * len(boards) + 0.4, height))
     grid = figure.subplots(len(stages), len(boards), squeeze=False)
     figure.subplots_adjust(0.05, 0.05 / height, 0.995, 1 - 0.3 / height, wspace=0.06, hspace=0.16)
     for row, stage in zip(grid, stages, strict=True):
         for axes, i in zip(row, boards, strict=True):
-            render.draw(instance_of(stage.samples[i]), plan_of(stage.samples[i]), axes)
-            axes.set_title(verdict(stage.samples[i]).split(" (")[0] + _cost(stage.samples[i]))
+            sample = stage.samples[i]
+            render.draw(instance_of(sample), plan_of(sample), axes)
+            first, *_ = verdict(sample)
+            axes.set_title(f"{first}, cost {sample['cost']}" if is_valid(sample) else first)
         row[0].text(-0.06, 0.5, stage.title, rotation=90, ha="right", va="center", transform=row[0].transAxes)
     return figure
 
 
 def walks(run: Run) -> list[Walk]:
     """Return some boards, from the smallest to the largest, each before the rounds and after the last."""
-    stages = [stage for stage in run.stages if stage.samples]
-    if not stages:
-        return []
-    first, last = next((stage for stage in stages if stage.name == "warm start"), stages[0]), stages[-1]
-    shown = (first,) if first is last else (first, last)
-    return [_walk(stage.samples[i], stage.title) for i in _spread(stages[0].samples) for stage in shown]
+    stages = (run.first, run.stages[-1]) if len(run.stages) > 1 else run.stages
+    return [_walk(stage.samples[i], stage.title) for i in _boards(run) for stage in stages]
 
 
 def _walk(sample: dict[str, Any], when: str) -> Walk:
     instance, plan = instance_of(sample), plan_of(sample)
     still = render.svg(instance, plan)
-    cost = _cost(sample) and f"{_cost(sample)} of {sample['optimum']}"
-    if lost := lost_parts(sample):
-        before, cell, after = (part.replace("\n", " ") for part in lost)
-        lost = before[-NEAR:], cell, after[:NEAR]
     moving = still if plan is None else render.animate(instance, plan)
-    return Walk(moving, still, f"{when}: {verdict(sample)}{cost}", lost)
+    first, *others = verdict(sample)
+    words = f"{first} (then {', '.join(others)})" if others else first
+    if is_valid(sample):
+        words += f", cost {sample['cost']} of {sample['optimum']}"
+    return Walk(moving, still, f"{when}: {words}", lost_parts(sample))
 
 
-def _spread(samples: Sequence[dict[str, Any]]) -> list[int]:
+def _boards(run: Run) -> list[int]:
+    """Return the places in ``samples.json`` of the boards that are shown."""
+    samples = run.first.samples
     ordered = sorted(range(len(samples)), key=lambda i: samples[i]["instance"]["size"])
     return [ordered[i] for i in style.evenly(len(ordered), COLUMNS)]
 
 
-def lost_parts(sample: dict[str, Any]) -> tuple[str, ...] | None:
+def lost_parts(sample: dict[str, Any]) -> tuple[str, str, str] | None:
     """Return the answer before the cell or sign that loses the last valid plan, this, and the rest.
 
     None for a sample whose answer has not failed. The key ``lost_at`` is the character; behind the last one it says
     that the answer ends too early.
     """
     answer, place = sample["answer"], sample.get("lost_at")
-    if place is None or all(sample["checks"].values()):
+    if place is None or is_valid(sample):
         return None
     begin = answer.rfind("(", 0, place) if answer[place : place + 1] == ")" else place
     sign = answer[begin : place + 1]
@@ -92,16 +89,17 @@ def lost_parts(sample: dict[str, Any]) -> tuple[str, ...] | None:
     return answer[:begin], shown, rest
 
 
-def verdict(sample: dict[str, Any]) -> str:
-    """Say in words: optimal, valid, or which check fails first and which others do."""
-    failed = [FAILURES[name] for name, passed in sample["checks"].items() if not passed]
-    if failed:
-        return f"fails: {failed[0]}" + (f" (then {', '.join(failed[1:])})" if failed[1:] else "")
-    return "optimal" if sample["optimal"] else "valid"
+def is_valid(sample: dict[str, Any]) -> bool:
+    """Whether the answer passes all checks."""
+    return all(sample["checks"].values())
 
 
-def _cost(sample: dict[str, Any]) -> str:
-    return f", cost {sample['cost']}" if all(sample["checks"].values()) else ""
+def verdict(sample: dict[str, Any]) -> Sequence[str]:
+    """Say in words: optimal, valid, or which check fails first, and then which others do."""
+    if is_valid(sample):
+        return ["optimal" if sample["optimal"] else "valid"]
+    first, *others = (FAILURES[name] for name, passed in sample["checks"].items() if not passed)
+    return [f"fails: {first}", *others]
 
 
 def instance_of(sample: dict[str, Any]) -> Instance:

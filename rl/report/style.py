@@ -1,8 +1,7 @@
-"""The style of all pictures of a report, and the helpers that several of them share."""
+"""The style of all pictures of reports, and the parts that several of them share."""
 
 import base64
 import io
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -36,94 +35,6 @@ WIDTH = 9.2
 """Width of a page in inches."""
 
 
-def values(rows: Sequence[dict[str, Any]], key: str) -> np.ndarray:
-    """Return a metric over the rows, float64 ``[rows]``; NaN where a row has none or null."""
-    return np.array([row.get(key) for row in rows], float)
-
-
-def spans(steps: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
-    """Return begin and end of each round's rows among those of all rounds."""
-    starts = [i for i in range(len(steps)) if i == 0 or steps[i]["round"] != steps[i - 1]["round"]]
-    return list(itertools.pairwise((*starts, len(steps))))
-
-
-def running_mean(series: np.ndarray, window: int) -> np.ndarray:
-    """Return the centred mean of what is known of about ``window`` values; NaN where nothing is."""
-    half = window // 2
-    near = (series[max(0, i - half) : i + half + 1] for i in range(len(series)))
-    return np.array([part[~np.isnan(part)].mean() if not np.isnan(part).all() else np.nan for part in near])
-
-
-def smooth(series: np.ndarray, steps: Sequence[dict[str, Any]]) -> np.ndarray:
-    """Return the running mean within each round: a redesign changes what a metric is measured on."""
-    return np.concatenate([running_mean(series[begin:end], len(steps) // 20) for begin, end in spans(steps)])
-
-
-def evenly(count: int, most: int) -> list[int]:
-    """Return at most so many places, from the first to the last of `count`."""
-    return np.unique(np.linspace(0, count - 1, most).astype(int)).tolist()
-
-
-def in_order(count: int) -> list[Any]:
-    """Return colours from light to dark; cividis keeps that order under colour-vision deficiencies."""
-    return [matplotlib.colormaps["cividis"](share) for share in np.linspace(0.85, 0.15, count)]
-
-
-def mark_rounds(axes: Axes, steps: Sequence[dict[str, Any]], named: bool = True) -> None:
-    """Draw a dashed line where the environment was redesigned, and the rounds' names above."""
-    for begin, end in spans(steps):
-        if begin:
-            axes.axvline(begin + 0.5, color="#444444", linestyle=(0, (4, 3)), linewidth=0.9)
-        if named:
-            name, place = f"round {steps[begin]['round']}", axes.get_xaxis_transform()
-            axes.text((begin + end + 1) / 2, 1.02, name, ha="center", transform=place)
-
-
-def heat(axes: Axes, shares: np.ndarray, texts: Sequence[Sequence[str]] = (), font: float = 9) -> None:
-    """Shade the cells of float ``[rows, columns]`` from 0 to 1, and write their texts into those that are known."""
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
-    for (i, j), share in np.ndenumerate(shares):
-        if texts and not np.isnan(share):
-            ink = "white" if share > 0.65 else "black"
-            axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=ink)
-
-
-def panels(
-    count: int,
-    height: float,
-    xlabel: str | None,
-    ylabel: str | None = None,
-    abreast: int = 4,
-    sharex: bool = True,
-    sharey: bool = True,
-) -> tuple[Figure, list[Any]]:
-    """Make panels of a height in inches; the last of each column has its ticks' names, and the figure the axes'."""
-    columns = min(count, abreast)
-    lines = math.ceil(count / columns)
-    figure = Figure(figsize=(max(4.5, WIDTH * columns / abreast), lines * height + 0.7), layout="constrained")
-    grid = list(figure.subplots(lines, columns, sharex=sharex, sharey=sharey, squeeze=False).flat)
-    for axes in grid[count:]:
-        axes.remove()
-    for axes in grid[max(0, count - columns) : count]:
-        axes.tick_params(labelbottom=True)
-    if xlabel:
-        figure.supxlabel(xlabel, fontsize=9)
-    if ylabel:
-        figure.supylabel(ylabel, fontsize=9)
-    return figure, grid[:count]
-
-
-def legend(figure: Figure, panels: Sequence[Axes], columns: int, side: str = "lower") -> None:
-    """Write the labels of all panels below or above them, each once."""
-    handles = {
-        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles.keys(), loc=f"outside {side} center", ncols=columns)
-
-
 class Picture(NamedTuple):
     """A picture as a PNG file, and its caption."""
 
@@ -155,3 +66,60 @@ def draw(drawings: Mapping[str, Drawing], subject: Any) -> dict[str, Picture]:
                 figure.savefig(buffer := io.BytesIO(), format="png", dpi=DPI)
                 pictures[name] = Picture(buffer.getvalue(), caption)
     return pictures
+
+
+def panels(
+    count: int, height: float, xlabel: str, ylabel: str = "", abreast: int = 4, sharey: bool = True
+) -> tuple[Figure, list[Any]]:
+    """Make panels of a height in inches; the last of each column has its ticks' names, and the figure the axes'."""
+    columns = min(count, abreast)
+    lines = math.ceil(count / columns)
+    figure = Figure(figsize=(max(4.5, WIDTH * columns / abreast), lines * height + 0.7), layout="constrained")
+    grid = list(figure.subplots(lines, columns, sharex=True, sharey=sharey, squeeze=False).flat)
+    for axes in grid[count:]:
+        axes.remove()
+    for axes in grid[max(0, count - columns) : count]:
+        axes.tick_params(labelbottom=True)
+    figure.supxlabel(xlabel, fontsize=9)
+    if ylabel:
+        figure.supylabel(ylabel, fontsize=9)
+    return figure, grid[:count]
+
+
+def heat(
+    axes: Axes,
+    shares: np.ndarray,
+    rows: Sequence[Any],
+    columns: Sequence[Any],
+    texts: Sequence[Sequence[str]] | None = None,
+    font: float = 8,
+) -> None:
+    """Shade the cells of float ``[rows, columns]`` from 0 to 1, and write their texts into those that are known."""
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_xticks(range(len(columns)), list(map(str, columns)))
+    axes.set_yticks(range(len(rows)), list(map(str, rows)), fontsize=9 if texts else 6)
+    for (i, j), share in np.ndenumerate(shares):
+        if texts and not np.isnan(share):
+            ink = "white" if share > 0.65 else "black"
+            axes.text(j, i, texts[i][j], ha="center", va="center", fontsize=font, color=ink)
+
+
+def decimals(shares: np.ndarray) -> list[list[str]]:
+    """Write shares with two decimals, such as ``.25``."""
+    return [[f"{share:.2f}".removeprefix("0") for share in row] for row in shares]
+
+
+def legend(figure: Figure, panels: Sequence[Axes], columns: int, side: str = "lower") -> None:
+    """Write the labels of all panels below or above them, each once."""
+    handles = {
+        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles.keys(), loc=f"outside {side} center", ncols=columns)
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """Return at most so many places, from the first to the last of `count`."""
+    return np.linspace(0, count - 1, min(count, most)).astype(int).tolist()

@@ -1,9 +1,10 @@
 """The report on a comparison of engineers, from its directory alone; trains and evaluates nothing."""
 
+import json
 import textwrap
 from pathlib import Path
-from typing import Any
 
+from jaxlake.files import write_whole
 from jaxlake.table import WIDTH
 from rl.report import page, style
 from rl.report.comparison.findings import findings
@@ -16,28 +17,10 @@ __all__ = ["ComparisonResult", "findings", "notes", "read", "tables", "to_text",
 
 def write(out: Path, comparison: ComparisonResult, file: Path | None = None) -> Path:
     """Write the page, ``report/comparison.html`` by default, its pictures and numbers; return the page's path."""
-    file, drawn = file or out / "report" / "comparison.html", style.draw(PICTURES, comparison)
-    page.save(
-        file,
-        {file.parent: drawn},
-        _numbers(comparison),
-        "comparison.html",
-        name=comparison.name,
-        notes=notes(comparison),
-        tables=tables(comparison),
-        pictures=drawn,
-    )
-    return file
-
-
-def to_text(comparison: ComparisonResult) -> str:
-    """Write tables and notes for a terminal of 80 columns, the table of who designs best first."""
-    first, *others = (table.to_text() for table in tables(comparison))
-    return "\n\n".join((first, *(textwrap.fill(note, WIDTH) for note in notes(comparison)), *others))
-
-
-def _numbers(comparison: ComparisonResult) -> dict[str, Any]:
-    return {
+    file = file or out / "report" / "comparison.html"
+    parts = {"name": comparison.name, "notes": notes(comparison), "tables": [*tables(comparison)]}
+    page.save(file, "comparison.html", style.draw(PICTURES, comparison), **parts)
+    numbers = {
         "baseline": comparison.baseline,
         "seeds": {name: list(runs) for name, runs in comparison.runs.items()},
         "boards": len(comparison.boards.id),
@@ -45,3 +28,11 @@ def _numbers(comparison: ComparisonResult) -> dict[str, Any]:
         "left_out": list(comparison.left_out),
         **findings(comparison).to_json(),
     }
+    write_whole(file.with_suffix(".json"), (json.dumps(numbers, indent=1) + "\n").encode())
+    return file
+
+
+def to_text(comparison: ComparisonResult) -> str:
+    """Write tables and notes for a terminal of 80 columns, the table of who designs best first."""
+    first, *others = (table.to_text() for table in tables(comparison))
+    return "\n\n".join((first, *(textwrap.fill(note, WIDTH) for note in notes(comparison)), *others))

@@ -2,14 +2,14 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from rl.lab import statistics
 from rl.lab.held_out import AnswerColumns, number_cells
-from rl.lab.statistics import Interval, Share
+from rl.lab.statistics import Interval
 from rl.report.comparison.runs import ComparisonResult
 
 MEASURES: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -20,171 +20,121 @@ MEASURES: Mapping[str, Callable[[Sequence[float]], float]] = {
 the designed rounds."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Headroom:
-    """Ceiling less baseline on the seeds that an engineer has with both, and its share that the engineer captures.
-
-    Attributes:
-      captured: (engineer - baseline) / (ceiling - baseline), a ratio of means with the ends of its interval by paired
-        bootstrap over seeds. None where ``whole`` is not clearly above 0: one seed, or an interval that holds 0.
-    """
-
-    whole: Interval
-    captured: tuple[float, float, float] | None
-
-
-@dataclasses.dataclass(frozen=True)
-class Validated:
-    """An engineer by the validations of its own runs: shares of samples that are valid, on the boards it designs for.
-
-    Attributes:
-      curves: shares by seed after each round, of which all engineers have the shared ones in common.
-      measures: values of ``MEASURES`` by seed.
-      less_baseline: difference from the baseline by measure, on the same seeds; empty without such seeds.
-      headroom: headroom by measure; empty without a ceiling or common seeds.
-    """
-
-    engineer: str
-    curves: tuple[tuple[float, ...], ...]
-    measures: Mapping[str, tuple[float, ...]]
-    less_baseline: Mapping[str, Interval]
-    headroom: Mapping[str, Headroom]
-
-    def mean(self, measure: str) -> float:
-        return float(np.mean(self.measures[measure]))
-
-
 class Key(NamedTuple):
-    """A metric of an engineer's answers to the held-out boards with so many agents; None: with any number."""
+    """A measure of an engineer's own validation, or a metric of its answers to the held-out boards.
+
+    Attributes:
+      agents: the boards' number of agents; None: any, as of all measures.
+    """
 
     engineer: str
     metric: str
-    agents: int | None
+    agents: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """All numbers of a comparison.
+    """All numbers of a comparison; without measures if a validation was not sampled.
 
     Attributes:
-      validated: the engineers' validations with the largest area first; empty if they were not sampled.
-      rates: means over the seeds and over the sizes, with Wilson's interval for as many answers, as if no two were to
-        the same board; it speaks of these seeds and no others.
-      differences: engineers less the baseline on the same seeds and boards, means over the sizes.
+      curves: share of samples valid on the runs' own validation after each round, by engineer and seed, the largest
+        area first.
+      rates: means over the seeds and, on the held-out boards, over the sizes.
+      differences: engineers less the baseline on the same seeds and boards, means like the rates.
+      captured: the share of the headroom from the baseline to the ceiling that an engineer captures: a ratio of means
+        over the seeds that all three have, with the ends of its interval by paired bootstrap over seeds. None where
+        the headroom is not clearly above 0; none without a ceiling or common seeds.
     """
 
-    validated: tuple[Validated, ...]
-    rates: Mapping[Key, Share]
+    curves: Mapping[str, Mapping[int, tuple[float, ...]]]
+    rates: Mapping[Key, float]
     differences: Mapping[Key, Interval]
+    captured: Mapping[Key, tuple[float, float, float] | None]
 
     def to_json(self) -> dict[str, Any]:
-        def rows(values: Mapping[Key, Any]) -> list[dict[str, Any]]:
-            return [{**key._asdict(), **dataclasses.asdict(value)} for key, value in values.items()]
-
-        validated = [dataclasses.asdict(one) for one in self.validated]
-        return {"validated": validated, "rates": rows(self.rates), "differences": rows(self.differences)}
+        return {
+            "curves": self.curves,
+            "rates": [{**key._asdict(), "value": rate} for key, rate in self.rates.items()],
+            "differences": [{**key._asdict(), **dataclasses.asdict(one)} for key, one in self.differences.items()],
+            "captured": [{**key._asdict(), "value": value} for key, value in self.captured.items()],
+        }
 
 
 @functools.lru_cache(maxsize=1)
 def findings(comparison: ComparisonResult) -> Findings:
     """Compute all numbers of a comparison; cached, as tables and pictures ask for the same."""
-    return Findings(
-        validated=tuple(sorted(_validated(comparison), key=lambda one: one.mean("area"), reverse=True)),
-        rates=_rates(comparison),
-        differences=_differences(comparison),
-    )
+    own, (rates, differences) = _own_validation(comparison), _held_out(comparison)
+    return dataclasses.replace(own, rates={**own.rates, **rates}, differences={**own.differences, **differences})
 
 
-def _validated(comparison: ComparisonResult) -> Iterator[Validated]:
-    """Yield the measures of every engineer; of none if a validation was not sampled, or no round was designed."""
-    finished = [run.curve for runs in comparison.runs.values() for run in runs.values()]
-    if any(None in curve or len(curve) < 2 for curve in finished):
-        return
-    curves = {
-        name: {seed: tuple(map(float, run.curve)) for seed, run in runs.items()}  # type: ignore[arg-type]
-        for name, runs in comparison.runs.items()
+def _own_validation(comparison: ComparisonResult) -> Findings:
+    curves: dict[str, dict[int, Any]] = {
+        name: {seed: run.curve for seed, run in runs.items()} for name, runs in comparison.runs.items()
     }
-    values = {
-        name: {
-            measure: {seed: of(curve[comparison.shared_rounds - 1 :]) for seed, curve in by_seed.items()}
-            for measure, of in MEASURES.items()
+    if any(None in curve for by_seed in curves.values() for curve in by_seed.values()):
+        return Findings({}, {}, {}, {})
+    rates, differences, captured = {}, {}, {}
+    for measure, of in MEASURES.items():
+        shares = {
+            name: {seed: of(curve[comparison.shared_rounds - 1 :]) for seed, curve in by_seed.items()}
+            for name, by_seed in curves.items()
         }
-        for name, by_seed in curves.items()
-    }
-    baseline, ceiling = values[comparison.baseline], comparison.ceiling
-    for name, own in values.items():
-        less, headroom = {}, {}
-        for measure in MEASURES:
-            if (pair := _common(own[measure], baseline[measure])).size:
-                less[measure] = statistics.seed_interval(pair[0] - pair[1])
-            if ceiling and (three := _common(own[measure], baseline[measure], values[ceiling][measure])).size:
-                headroom[measure] = _headroom(*three)
-        measures = {measure: tuple(by_seed.values()) for measure, by_seed in own.items()}
-        yield Validated(name, tuple(curves[name].values()), measures, less, headroom)
+        baseline, ceiling = shares[comparison.baseline], shares.get(comparison.ceiling or "", {})
+        for name, ours in shares.items():
+            key = Key(name, measure)
+            rates[key] = float(np.mean([*ours.values()]))
+            if (pair := _common(ours, baseline)).size and ours is not baseline:
+                differences[key] = statistics.seed_interval(pair[0] - pair[1])
+            if (three := _common(ours, baseline, ceiling)).size:
+                captured[key] = _captured(*three)
+    by_area = sorted(curves, key=lambda name: rates[Key(name, "area")], reverse=True)
+    return Findings({name: curves[name] for name in by_area}, rates, differences, captured)
 
 
 def _common(*by_seed: Mapping[int, float]) -> np.ndarray:
     """Return float ``[engineers, seeds]`` of the seeds that all have."""
-    return np.array([[values[seed] for seed in by_seed[0] if all(seed in x for x in by_seed)] for values in by_seed])
+    seeds = [seed for seed in by_seed[0] if all(seed in values for values in by_seed)]
+    return np.array([[values[seed] for seed in seeds] for values in by_seed])
 
 
-def _headroom(ours: np.ndarray, baseline: np.ndarray, ceiling: np.ndarray) -> Headroom:
-    whole = statistics.seed_interval(ceiling - baseline)
-    known = len(ours) > 1 and whole.low > 0
-    return Headroom(whole, statistics.ratio_interval(ours - baseline, ceiling - baseline) if known else None)
+def _captured(ours: np.ndarray, baseline: np.ndarray, ceiling: np.ndarray) -> tuple[float, float, float] | None:
+    is_known = len(ours) > 1 and statistics.seed_interval(ceiling - baseline).low > 0
+    return statistics.ratio_interval(ours - baseline, ceiling - baseline) if is_known else None
 
 
-def metrics(comparison: ComparisonResult) -> tuple[str, ...]:
-    """Return the metrics that every policy has."""
-    answers = [one for runs in comparison.runs.values() for run in runs.values() for one in (run.before, run.after)]
-    return ("valid", "optimal") + (() if any(one.sampled_valid is None for one in answers) else ("sampled valid",))
+def _held_out(comparison: ComparisonResult) -> tuple[dict[Key, float], dict[Key, Interval]]:
+    """Return rates of the policies, also of those that all start from, and differences on the held-out boards.
 
-
-def _values(answers: AnswerColumns, metric: str) -> np.ndarray:
-    """Return the values of a metric, float ``[boards]``."""
-    return np.array(getattr(answers, metric.replace(" ", "_")), float)
-
-
-def _groups(comparison: ComparisonResult) -> tuple[dict[int | None, np.ndarray], np.ndarray]:
-    """Return by number of agents, and under None for several, the boards' weights in a mean over sizes; and strata.
-
-    A stratum is the slice of its suite that a board was drawn in.
+    Both are by number of agents and, if there are several, for all of them.
     """
     boards = comparison.boards
     agents = np.array(boards.agents)
     cells = number_cells(agents, np.array(boards.size, object))
-    groups: dict[int | None, np.ndarray] = {
-        n: statistics.cell_weights(cells, agents == n) for n in np.unique(agents).tolist()
-    }
-    if len(groups) > 1:
-        groups[None] = statistics.cell_weights(cells, agents > 0)
-    return groups, 1000 * cells + np.rint(100 * np.array(boards.wait_subset)).astype(int)
+    strata = 1000 * cells + np.rint(100 * np.array(boards.wait_subset)).astype(int)  # slices that boards are drawn in
+    groups = [*np.unique(agents).tolist(), *([None] if len(set(boards.agents)) > 1 else [])]
+    weights = np.stack([statistics.cell_weights(cells, agents == n if n else agents > 0) for n in groups])
 
-
-def _rates(comparison: ComparisonResult) -> dict[Key, Share]:
     start = {seed: run.before for runs in comparison.runs.values() for seed, run in runs.items()}
-    policies = {comparison.start: list(start.values())}
-    policies |= {name: [run.after for run in runs.values()] for name, runs in comparison.runs.items()}
-    groups, _ = _groups(comparison)
-    return {
-        Key(name, metric, agents): statistics.weighted_share(
-            np.array([_values(one, metric) for one in answers]), weights
-        )
-        for metric in metrics(comparison)
-        for name, answers in policies.items()
-        for agents, weights in groups.items()
-    }
-
-
-def _differences(comparison: ComparisonResult) -> dict[Key, Interval]:
-    groups, strata = _groups(comparison)
-    baseline, less = comparison.runs[comparison.baseline], {}
-    for name, runs in comparison.runs.items():
-        pairs = [(run.after, baseline[seed].after) for seed, run in runs.items() if seed in baseline]
-        for metric in metrics(comparison) if pairs and name != comparison.baseline else ():
-            less[name, metric] = np.array([_values(ours, metric) - _values(theirs, metric) for ours, theirs in pairs])
-    return {
-        Key(name, metric, agents): interval
-        for (name, metric), by_group in statistics.intervals(less, np.stack([*groups.values()]), strata).items()
-        for agents, interval in zip(groups, by_group, strict=True)
+    policies: dict[str, dict[int, AnswerColumns]] = {f"round {comparison.shared_rounds - 1}": start}
+    policies |= {name: {seed: run.after for seed, run in runs.items()} for name, runs in comparison.runs.items()}
+    answers = [one for by_seed in policies.values() for one in by_seed.values()]
+    metrics = ["valid", "optimal"] + ["sampled valid"] * all(one.sampled_valid is not None for one in answers)
+    rates: dict[Key, float] = {}
+    less: dict[tuple[str, str], np.ndarray] = {}
+    for metric in metrics:
+        values = {
+            name: {seed: np.array(getattr(one, metric.replace(" ", "_")), float) for seed, one in by_seed.items()}
+            for name, by_seed in policies.items()
+        }
+        baseline = values[comparison.baseline]
+        for name, by_seed in values.items():
+            means = np.mean([*by_seed.values()], axis=0) @ weights.T
+            rates |= {Key(name, metric, n): mean for n, mean in zip(groups, means.tolist(), strict=True)}
+            pairs = [by_seed[seed] - baseline[seed] for seed in by_seed if seed in baseline]
+            if pairs and name in comparison.runs and by_seed is not baseline:
+                less[name, metric] = np.array(pairs)
+    return rates, {
+        Key(name, metric, n): interval
+        for (name, metric), intervals in statistics.intervals(less, weights, strata).items()
+        for n, interval in zip(groups, intervals, strict=True)
     }

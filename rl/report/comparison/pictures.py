@@ -1,4 +1,4 @@
-"""The pictures of a comparison, drawn off-screen and returned as PNG bytes; writes no file."""
+"""The pictures of a comparison, drawn off-screen; writes no file."""
 
 from collections.abc import Mapping
 
@@ -11,6 +11,7 @@ from rl.lab.statistics import Interval, t_interval
 from rl.report import style
 from rl.report.comparison.findings import Key, findings
 from rl.report.comparison.runs import ComparisonResult
+from rl.report.run import axis_name
 from rl.report.style import BLUE, GREY, SKY, VERMILION
 
 MANY_KINDS = 10
@@ -18,7 +19,7 @@ MANY_KINDS = 10
 
 
 def _validation(comparison: ComparisonResult) -> Figure | None:
-    curves = {one.engineer: 100 * np.array(one.curves) for one in findings(comparison).validated}
+    curves = {name: 100 * np.array([*by_seed.values()]) for name, by_seed in findings(comparison).curves.items()}
     if not curves:
         return None
     figure, grid = style.panels(len(curves), 1.75, "after round", "valid samples, %")
@@ -43,9 +44,10 @@ def _validation(comparison: ComparisonResult) -> Figure | None:
 def _differences(comparison: ComparisonResult) -> Figure | None:
     """Draw a panel for each number of agents, a row for each engineer, a mark for each metric."""
     less = findings(comparison).differences
-    if not less:
+    keys = [key for key in less if key.metric == "valid"]
+    if not keys:
         return None
-    names, _, groups = (list(dict.fromkeys(part)) for part in zip(*less, strict=True))
+    names, _, groups = (list(dict.fromkeys(part)) for part in zip(*keys, strict=True))
     label = f"difference from {comparison.baseline}, percentage points"
     figure, grid = style.panels(len(groups), 0.38 * len(names) + 0.75, label, abreast=5)
     for axes, agents in zip(grid, groups, strict=True):
@@ -81,13 +83,11 @@ def _allocation(comparison: ComparisonResult) -> Figure:
     }
     kinds = next(iter(comparison.runs[comparison.baseline].values())).designs[0].kinds
     most, few = max(shares.max() for shares in data.values()), len(kinds) <= MANY_KINDS
-    figure, grid = style.panels(len(data), (0.27 if few else 0.14) * len(kinds) + 0.4, "round", comparison.axis_name)
+    figure, grid = style.panels(len(data), (0.27 if few else 0.14) * len(kinds) + 0.4, "round", axis_name(kinds))
     for axes, (name, shares) in zip(grid, data.items(), strict=True):
-        texts = [[f"{share:.2f}".removeprefix("0") for share in row] for row in shares] if few else ()
-        style.heat(axes, np.sqrt(shares / most), texts, 7)
+        texts = style.decimals(shares) if few else None
+        style.heat(axes, np.sqrt(shares / most), kinds, range(shares.shape[1]), texts, 7)
         axes.set_title(name)
-        axes.set_xticks(range(shares.shape[1]))
-        axes.set_yticks(range(len(kinds)), [kind.label for kind in kinds], fontsize=9 if few else 6)
     return figure
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jaxlake.config import LakeConfig
-from jaxlake.kinds import row_name
 from rl.lab.comparison import reopen
 from rl.lab.held_out import EVALUATION, AnswerColumns, BoardColumns, read_held_out
 from rl.report.run import read_rounds
@@ -31,35 +30,20 @@ class ComparisonResult:
     """The finished part of a comparison.
 
     Attributes:
-      engineers: the kind of each engineer with a finished run, the baseline first.
+      ceiling: the first engineer of kind `hindsight`, up to which there is headroom; None without one.
       boards: the held-out boards, the same for every policy.
-      runs: runs by engineer, in the order of ``engineers``, and seed.
+      runs: runs by engineer, the baseline first, and seed.
       shared_rounds: number of first rounds that all engineers share.
       left_out: names of the runs that are not finished.
     """
 
     name: str
     baseline: str
-    engineers: Mapping[str, str]
+    ceiling: str | None
     boards: BoardColumns
     runs: Mapping[str, Mapping[int, FinishedRun]]
     shared_rounds: int
     left_out: tuple[str, ...]
-
-    @property
-    def start(self) -> str:
-        """The table row of the policies that all engineers begin with."""
-        return f"round {self.shared_rounds - 1}"
-
-    @property
-    def axis_name(self) -> str:
-        kinds = next(iter(self.runs[self.baseline].values())).designs[0].kinds
-        return "board size" if row_name(kinds) == "size" else "kind of boards"
-
-    @property
-    def ceiling(self) -> str | None:
-        """The first engineer of kind `hindsight`, up to which there is headroom."""
-        return next((name for name, kind in self.engineers.items() if kind == "hindsight"), None)
 
 
 def read(out: str | Path) -> ComparisonResult:
@@ -90,10 +74,11 @@ def read(out: str | Path) -> ComparisonResult:
             runs.setdefault(engineer, {})[seed] = FinishedRun(designs, curve, before.answers, after.answers)
     if boards is None or resolved.baseline not in runs:
         raise ValueError(f"{out}: none of the runs of its baseline {resolved.baseline} is finished")
+    kinds = {name: resolved.configure(name, resolved.seeds[0]).engineer.kind for name in runs}
     return ComparisonResult(
         name=out.resolve().name,
         baseline=resolved.baseline,
-        engineers={name: str(resolved.configure(name, resolved.seeds[0]).engineer.kind) for name in runs},
+        ceiling=next((name for name, kind in kinds.items() if kind == "hindsight"), None),
         boards=boards,
         runs=runs,
         shared_rounds=resolved.shared_rounds,
