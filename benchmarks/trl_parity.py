@@ -88,7 +88,7 @@ def main() -> None:
     low, high = row.get("interval", (None, None))
     row["met"] = None if low is None else low <= 0 <= high
     if options.picture:
-        options.picture.write_bytes(style.draw({"": (picture, "")}, curves)[""].png)
+        options.picture.write_bytes(style.draw({"": picture}, curves)[""])
     write_rows([row], options.json)
 
 

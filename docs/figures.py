@@ -140,7 +140,7 @@ def read_run(path: Path) -> dict[str, Any]:
     (ROOT / "docs" / "_static" / "solved.svg").write_text(moving, encoding="utf-8")
     wanted = {name: pictures.PICTURES[name] for name in ("learning.png", "kinds.png")}
     for name, picture in style.draw(wanted, run).items():
-        (ROOT / "docs" / "_static" / f"first-{name}").write_bytes(picture.png)
+        (ROOT / "docs" / "_static" / f"first-{name}").write_bytes(picture)
     timings = [json.loads(line) for line in (path / "timings.jsonl").read_text(encoding="utf-8").splitlines()]
     seconds = (path / "report" / "report.html").stat().st_mtime - (path / "config.yaml").stat().st_mtime
     return {
@@ -255,7 +255,7 @@ def _headline(curves: Mapping[str, np.ndarray]) -> Figure:
 
 def _save(name: str, drawing: Callable[[Any], Any], subject: Any) -> None:
     """Write a picture of the study as reports draw theirs."""
-    (ROOT / "docs" / "study" / name).write_bytes(style.draw({name: (drawing, "")}, subject)[name].png)
+    (ROOT / "docs" / "study" / name).write_bytes(style.draw({name: drawing}, subject)[name])
 
 
 def read_horizon(path: Path) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def main() -> None:
         print(f"{name:<28} {curve[-1][1]:.3f} goals a step, {curve[-1][1] / planner:.2f} of PIBT's", flush=True)
         rows.append(row(f"{name}: goals a step", curve[-1][1], planner))
     if options.picture:
-        options.picture.write_bytes(style.draw({"": (picture, "")}, (curve, planner))[""].png)
+        options.picture.write_bytes(style.draw({"": picture}, (curve, planner))[""])
     write_rows(rows, options.json)
 
 

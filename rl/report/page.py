@@ -1,5 +1,6 @@
 """The pages of runs and comparisons: HTML files that stand alone, and the pictures beside them."""
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,13 +12,18 @@ from jaxlake.files import write_whole
 from rl.report import samples, tables
 from rl.report.pictures import PICTURES
 from rl.report.run import Run, read
-from rl.report.style import Picture, draw
+from rl.report.style import draw
 
 FILE = "report.html"
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
 )
-_TEMPLATES.filters["headings"] = re.compile('<h2 id="(.*?)">(.*?)</h2>').findall
+_TEMPLATES.filters |= {
+    "headings": re.compile('<h2 id="(.*?)">(.*?)</h2>').findall,
+    "base64": lambda png: base64.b64encode(png).decode(),
+    # A share of a file's pixels on each side, so that the lettering of all pictures has one size.
+    "width": lambda png: round(0.69 * int.from_bytes(png[16:20])),
+}
 
 
 def write(run_dir: str | Path, file: Path | None = None) -> Path:
@@ -39,12 +45,12 @@ def write_several(run_dirs: Sequence[Path], file: Path) -> Path:
     return save(file, "several.html", {}, runs=runs, drawn=drawn, headline=headline, tables=tables)
 
 
-def save(file: Path, template: str, pictures: Mapping[str, Picture], **values: Any) -> Path:
+def save(file: Path, template: str, pictures: Mapping[str, bytes], **values: Any) -> Path:
     """Write pictures by name, and then the page beside them that a template makes of them and of values."""
     page = _TEMPLATES.get_template(template).render(values, pictures=pictures)
     file.parent.mkdir(parents=True, exist_ok=True)
     for name, picture in pictures.items():
-        write_whole(file.parent / name, picture.png)
+        write_whole(file.parent / name, picture)
     write_whole(file, page.encode())
     return file
 

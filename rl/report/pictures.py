@@ -79,29 +79,10 @@ def _kinds(run: Run) -> Figure | None:
 
 
 PICTURES: dict[str, style.Drawing] = {
-    "learning.png": (
-        curves.learning,
-        "Training and validation over the run. Points are validations with 95 % intervals; dashed lines "
-        "mark where the environment was redesigned.",
-    ),
-    "kinds.png": (
-        _kinds,
-        "The valid share of each kind of boards after each round; 5x4 has 5 x 5 cells and four agents, and 5 has two.",
-    ),
-    "training.png": (
-        curves.training,
-        "The answers of each step and the update made on them; thick lines are running "
-        "means, dashed ones mark where the environment was redesigned.",
-    ),
-    "allocation.png": (
-        _allocation,
-        "The environment of each round as requested, of kinds that engineers gave boards to; in brackets as realised "
-        "where that differs, if there are at most six rounds.",
-    ),
-    "failures.png": (_failures, "Greedy answers that fail, by their first failing check, at up to ten validations."),
-    "samples.png": (
-        samples.picture,
-        "The same boards through the validations, with the plans that the policy answered; no paths where the "
-        "answer could not be read.",
-    ),
+    "learning.png": curves.learning,
+    "kinds.png": _kinds,
+    "training.png": curves.training,
+    "allocation.png": _allocation,
+    "failures.png": _failures,
+    "samples.png": samples.picture,
 }

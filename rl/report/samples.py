@@ -17,13 +17,7 @@ ROWS, COLUMNS = 5, 4
 
 
 class Walk(NamedTuple):
-    """A board with an answered plan on a page.
-
-    Attributes:
-      moving, still: SVG texts in which the agents walk, and in which they leave paths.
-      caption: stage, verdict and cost.
-      lost: see `lost_parts`.
-    """
+    """A board with an answered plan: SVG texts in which agents walk or leave paths, a caption, and `lost_parts`."""
 
     moving: str
     still: str

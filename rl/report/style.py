@@ -1,10 +1,9 @@
 """The style of all pictures of reports, and the parts that several of them share."""
 
-import base64
 import io
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -35,36 +34,19 @@ WIDTH = 9.2
 """Width of a page in inches."""
 
 
-class Picture(NamedTuple):
-    """A picture as a PNG file, and its caption."""
-
-    png: bytes
-    caption: str
-
-    @property
-    def width(self) -> int:
-        """Pixels on a page: a share of the file's, so that the lettering of all pictures has one size."""
-        return round(0.69 * int.from_bytes(self.png[16:20]))
-
-    @property
-    def base64(self) -> str:
-        """The file as text, for a page that contains its pictures."""
-        return base64.b64encode(self.png).decode()
+Drawing = Callable[[Any], Figure | None]
+"""A function that draws a run or comparison, or returns None where there is nothing to draw."""
 
 
-Drawing = tuple[Callable[[Any], Figure | None], str]
-"""A function that draws a run or comparison, or returns None where there is nothing to draw; and the caption."""
-
-
-def draw(drawings: Mapping[str, Drawing], subject: Any) -> dict[str, Picture]:
-    """Return pictures by file name; one that there is nothing for is left out."""
+def draw(drawings: Mapping[str, Drawing], subject: Any) -> dict[str, bytes]:
+    """Return pictures as PNG files by name; one that there is nothing for is left out."""
     pictures = {}
     with matplotlib.rc_context(STYLE):
-        for name, (draws, caption) in drawings.items():
-            if (figure := draws(subject)) is not None:
+        for name, drawing in drawings.items():
+            if (figure := drawing(subject)) is not None:
                 FigureCanvasAgg(figure)
                 figure.savefig(buffer := io.BytesIO(), format="png", dpi=DPI)
-                pictures[name] = Picture(buffer.getvalue(), caption)
+                pictures[name] = buffer.getvalue()
     return pictures
 
 

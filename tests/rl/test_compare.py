@@ -154,19 +154,7 @@ def test_what_another_process_is_at_is_left_to_it(out):
             "baseline = nobody: must be one of the engineers: fixed_random",
         ),
         (("kind: base,", "kid: base,"), "engineers.by_itself: unknown key engineer.kid; the nearest is engineer.kind"),
-        (("seeds: [0, 5]", "seeds: [0, 0]"), "seeds must hold each seed at most once"),
-        (("kind: base,", "kind: base, template: none.md,"), "engineer.template = none.md: [Errno 2] No such"),
-        (("seeds:", "overrides: {rounds: 3}\nseeds:"), "overrides: rounds = 3: must be a valid dictionary"),
-        (("seeds:", "shared_rounds: 0\nseeds:"), "shared_rounds = 0: must be greater than or equal to 1"),
         (("seeds:", "shared_rounds: 2\nseeds:"), "shared_rounds = 2: must be less than rounds.count = 2"),
-        (("seeds:", "overrides: {engineer: {kind: nobody}}\nseeds:"), 'engineer.kind = "nobody": must be one of'),
-        (
-            (
-                "  by_itself: {kind: base, temperature: 1.0}\n",
-                "shared_rounds: 2\noverrides: {engineer: {kind: 'json:nobody'}, rounds: {count: 3}}\n",
-            ),
-            "engineer.kind = json:nobody",
-        ),
         (
             ("seeds:", "shared_rounds: 2\noverrides: {rounds: {count: 3}}\nseeds:"),
             "engineers.by_itself: kind = base needs shared_rounds = 1, not 2, or overrides.engineer.kind = base",
@@ -179,28 +167,6 @@ def test_a_mistake_in_the_file_costs_one_line_and_writes_nothing(tmp_path, capsy
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.heavy
-def test_a_folder_that_holds_another_comparison_is_refused(out, capsys):
-    command = ["--config", str(out.parent / "study.yaml"), "--out", str(out), "overrides.student.learn.clip_low=0.1"]
-    assert main(command) == 2
-    error = capsys.readouterr().err
-    assert "out: run.student.learn.clip_low was 0.2, is now 0.1" in error and error.count("\n") == 1
-    assert main([*command[:3], str(out.parent)]) == 2
-    assert "not empty and no comparison" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match=r"no comparison \(it has no compare.yaml\); python -m rl.compare begins"):
-        comparison.reopen(out.parent)
-
-
-@pytest.mark.heavy
-def test_a_mistake_that_the_run_finds_can_be_mended_in_the_same_folder(tmp_path, capsys):
-    path = write(tmp_path)
-    command = ["--config", str(path), "--out", str(tmp_path / "out")]
-    assert main([*command, "overrides.student.text.max_prompt_tokens=12"]) == 2
-    assert "student.text.max_prompt_tokens = 12 must be at least" in capsys.readouterr().err
-    comparison.open_folder(tmp_path / "out", comparison.load(path))
-    assert comparison.reopen(tmp_path / "out").run.student.text.max_prompt_tokens == 56
 
 
 def write_lab(folder: Path) -> Path:
@@ -243,47 +209,59 @@ def test_engineers_go_on_from_shared_rounds_as_if_each_had_made_them_in_an_unbro
     assert len(history) == 4
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("shared_rounds=2", "shared_rounds was 3, is now 2"),
-        ("overrides.engineer.kind=adarft", "run.engineer.kind was ladder, is now adarft"),
-    ],
-)
-def test_rounds_that_are_shared_otherwise_are_another_comparison(tmp_path, override, message):
-    comparison.open_folder(tmp_path / "out", comparison.load(write_lab(tmp_path)))
-    (tmp_path / "out/start/seed3").mkdir(parents=True)
-    (tmp_path / "out/start/seed3/config.yaml").touch()  # begun
-    with pytest.raises(ConfigError, match=message):
-        comparison.open_folder(tmp_path / "out", comparison.load(write_lab(tmp_path), [override]))
-
-
 API = "{kind: api, template: null, api: {url: 'http://localhost:PORT/v1', model: m}}"
 SERVED = COMPARISON.replace("evaluation:", f"  served: {API}\nevaluation:")
 
 
+def begin(folder: Path, of: comparison.Resolved) -> Path:
+    """Open a comparison's folder as if its warm start had begun."""
+    comparison.open_folder(folder, of)
+    (folder / "start").mkdir()
+    (folder / "start/config.yaml").touch()
+    return folder
+
+
 @pytest.mark.parametrize(
-    ("change", "overrides", "message"),
+    ("change", "overrides"),
     [
-        (("evaluation:", "  plain: {}\nevaluation:"), [], ""),
-        (("  by_itself: {kind: base, temperature: 1.0}\n", ""), [], ""),  # it stays: its runs may be there
-        (("PORT", "8001"), ["overrides.student.sampler.rows=48"], ""),
-        (("{kind: fixed_random}", "{kind: uniform}"), [], "fixed_random.kind was fixed_random, is now uniform"),
+        (("evaluation:", "  plain: {}\nevaluation:"), []),
+        (("  by_itself: {kind: base, temperature: 1.0}\n", ""), []),  # it stays: its runs may be there
+        (("PORT", "8001"), ["overrides.student.sampler.rows=48"]),
     ],
 )
-def test_in_the_midst_of_a_comparison_engineers_are_added_and_none_is_changed(tmp_path, change, overrides, message):
-    comparison.open_folder(tmp_path / "out", comparison.load(write(tmp_path, SERVED.replace("PORT", "8000"))))
-    (tmp_path / "out/start").mkdir()
-    (tmp_path / "out/start/config.yaml").touch()  # begun
+def test_in_the_midst_of_a_comparison_engineers_are_added(tmp_path, change, overrides):
+    out = begin(tmp_path / "out", comparison.load(write(tmp_path, SERVED.replace("PORT", "8000"))))
     changed = comparison.load(write(tmp_path, SERVED.replace(*change).replace("PORT", "8000")), overrides)
-    if message:
-        with pytest.raises(ConfigError, match=message):
-            comparison.open_folder(tmp_path / "out", changed)
-        return
-    opened = comparison.open_folder(tmp_path / "out", changed)
-    assert opened == comparison.reopen(tmp_path / "out")
+    opened = comparison.open_folder(out, changed)
+    assert opened == comparison.reopen(out)
     assert opened.engineers.keys() >= {"fixed_random", "by_itself", "served", *changed.engineers}
     assert opened.engineers["served"] == changed.engineers["served"] and opened.run == changed.run
+
+
+@pytest.mark.parametrize(
+    ("make", "override", "message"),
+    [
+        (write, "engineers.fixed_random.kind=uniform", "fixed_random.kind was fixed_random, is now uniform"),
+        (write, "overrides.student.learn.clip_low=0.1", "out: run.student.learn.clip_low was 0.2, is now 0.1"),
+        (write_lab, "shared_rounds=2", "shared_rounds was 3, is now 2"),
+        (write_lab, "overrides.engineer.kind=adarft", "run.engineer.kind was ladder, is now adarft"),
+    ],
+)
+def test_another_comparison_is_refused_once_the_first_has_begun(tmp_path, make, override, message):
+    path = make(tmp_path)
+    changed = comparison.load(path, [override])
+    comparison.open_folder(tmp_path / "new", comparison.load(path))
+    assert comparison.open_folder(tmp_path / "new", changed) == comparison.reopen(tmp_path / "new")
+    with pytest.raises(ConfigError, match=message):
+        comparison.open_folder(begin(tmp_path / "out", comparison.load(path)), changed)
+
+
+def test_a_folder_without_a_comparison_is_not_taken_for_one(tmp_path):
+    changed = comparison.load(write(tmp_path))
+    with pytest.raises(ConfigError, match="not empty and no comparison"):
+        comparison.open_folder(tmp_path, changed)
+    with pytest.raises(ConfigError, match=r"no comparison \(it has no compare.yaml\); python -m rl.compare begins"):
+        comparison.reopen(tmp_path)
 
 
 def test_overrides_reach_the_run_and_the_comparison(tmp_path):

@@ -1,7 +1,5 @@
 """The pictures of a comparison, drawn off-screen; writes no file."""
 
-from collections.abc import Mapping
-
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -91,22 +89,8 @@ def _allocation(comparison: ComparisonResult) -> Figure:
     return figure
 
 
-PICTURES: Mapping[str, style.Drawing] = {
-    "validation.png": (
-        _validation,
-        "The runs' own validation by engineer, the largest area first: share of samples that are valid, after each "
-        "round; the shared ones are the same for all. Thick: mean over the seeds, with Student's 95 % "
-        "interval; thin: the seeds; grey: the baseline, and dashed hindsight where there is one.",
-    ),
-    "differences.png": (
-        _differences,
-        "Each engineer less the baseline on the same seeds and held-out boards, mean over the board sizes, by number "
-        "of agents. Thick: 95 % by bootstrap over seeds and boards; thin: Student's t over the seeds; dots: the seeds. "
-        "Filled where both exclude 0.",
-    ),
-    "allocation.png": (
-        _allocation,
-        "What the engineers asked for in each round (across), mean over the seeds: share of the boards by size or kind "
-        "(down), shaded by its square root.",
-    ),
+PICTURES: dict[str, style.Drawing] = {
+    "validation.png": _validation,
+    "differences.png": _differences,
+    "allocation.png": _allocation,
 }

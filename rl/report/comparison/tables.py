@@ -63,16 +63,14 @@ def tables(comparison: ComparisonResult) -> Iterator[Table]:
 def _best_table(comparison: ComparisonResult) -> Table:
     """Show who designs best."""
     rates, captured = findings(comparison).rates, findings(comparison).captured
-
-    def cell(name: str, column: str) -> str:
-        if column == "n":
-            return str(len(comparison.runs[name]))
-        measure = column.removeprefix("headroom, ")
-        return _points(rates[Key(name, column)]) if measure == column else _captured(captured, Key(name, measure))
-
-    columns = [*MEASURES, *(f"headroom, {measure}" for measure in MEASURES if captured), "n"]
-    title = "Who designs best: valid % of samples on the run's own validation, by area"
-    return Table.grid(title, "engineer", findings(comparison).curves, columns, cell)
+    shown = MEASURES if captured else ()
+    rows = []
+    for name in findings(comparison).curves:
+        measures = (_points(rates[Key(name, measure)]) for measure in MEASURES)
+        headroom = (_captured(captured, Key(name, measure)) for measure in shown)
+        rows.append((name, *measures, *headroom, str(len(comparison.runs[name]))))
+    header = ("engineer", *MEASURES, *(f"headroom, {measure}" for measure in shown), "n")
+    return Table("Who designs best: valid % of samples on the run's own validation, by area", header, rows)
 
 
 def _captured(captured: Mapping[Key, tuple[float, float, float] | None], key: Key) -> str:
