@@ -1,6 +1,5 @@
 """Sample answers of a validation, the rows of its ``samples.json``: verdict, board and plan in words and pictures."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
@@ -36,10 +35,8 @@ def picture(run: Run) -> Figure | None:
     figure.subplots_adjust(0.05, 0.05 / height, 0.995, 1 - 0.3 / height, wspace=0.06, hspace=0.16)
     for row, stage in zip(grid, stages, strict=True):
         for axes, i in zip(row, boards, strict=True):
-            sample = stage.samples[i]
-            render.draw(instance_of(sample), plan_of(sample), axes)
-            first, *_ = verdict(sample)
-            axes.set_title(f"{first}, cost {sample['cost']}" if is_valid(sample) else first)
+            render.draw(instance_of(stage.samples[i]), plan_of(stage.samples[i]), axes)
+            axes.set_title(verdict(stage.samples[i]))
         row[0].text(-0.06, 0.5, stage.title, rotation=90, ha="right", va="center", transform=row[0].transAxes)
     return figure
 
@@ -54,11 +51,7 @@ def _walk(sample: dict[str, Any], when: str) -> Walk:
     instance, plan = instance_of(sample), plan_of(sample)
     still = render.svg(instance, plan)
     moving = still if plan is None else render.animate(instance, plan)
-    first, *others = verdict(sample)
-    words = f"{first} (then {', '.join(others)})" if others else first
-    if is_valid(sample):
-        words += f", cost {sample['cost']} of {sample['optimum']}"
-    return Walk(moving, still, f"{when}: {words}", lost_parts(sample))
+    return Walk(moving, still, f"{when}: {verdict(sample)}", lost_parts(sample))
 
 
 def _boards(run: Run) -> list[int]:
@@ -75,7 +68,7 @@ def lost_parts(sample: dict[str, Any]) -> tuple[str, str, str] | None:
     that the answer ends too early.
     """
     answer, place = sample["answer"], sample.get("lost_at")
-    if place is None or is_valid(sample):
+    if place is None or all(sample["checks"].values()):
         return None
     begin = answer.rfind("(", 0, place) if answer[place : place + 1] == ")" else place
     sign = answer[begin : place + 1]
@@ -83,17 +76,11 @@ def lost_parts(sample: dict[str, Any]) -> tuple[str, str, str] | None:
     return answer[:begin], shown, rest
 
 
-def is_valid(sample: dict[str, Any]) -> bool:
-    """Whether the answer passes all checks."""
-    return all(sample["checks"].values())
-
-
-def verdict(sample: dict[str, Any]) -> Sequence[str]:
-    """Say in words: optimal, valid, or which check fails first, and then which others do."""
-    if is_valid(sample):
-        return ["optimal" if sample["optimal"] else "valid"]
-    first, *others = (FAILURES[name] for name, passed in sample["checks"].items() if not passed)
-    return [f"fails: {first}", *others]
+def verdict(sample: dict[str, Any]) -> str:
+    """Say in words which check the answer fails first, or whether it is optimal, and its cost."""
+    if failed := [FAILURES[name] for name, passed in sample["checks"].items() if not passed]:
+        return f"fails: {failed[0]}"
+    return f"{'optimal' if sample['optimal'] else 'valid'}, cost {sample['cost']} of {sample['optimum']}"
 
 
 def instance_of(sample: dict[str, Any]) -> Instance:

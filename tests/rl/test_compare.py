@@ -17,9 +17,8 @@ from jaxlake import benchmark
 from rl.compare import main
 from rl.config import ConfigError, RunError
 from rl.lab import comparison, held_out, workers
-from rl.lab.runs import RunPlan, plan_runs
+from rl.lab.runs import plan_runs
 from rl.loop import rounds
-from rl.loop.rounds import execute
 from rl.run.checkpoint import Checkpoints
 from rl.run.directory import RunDirectory
 from rl.run.signals import Stop
@@ -106,20 +105,6 @@ def test_engineers_share_the_warm_start_and_round_0_and_train_equally_long_on_wh
     assert asked[0] == asked[1] == asked[2]
     rows = [json.loads(line) for line in (runs[0] / "timings.jsonl").read_text().splitlines()]
     assert sum(row["compilations"] for row in rows if row["round"] == 1) == 0  # not again for a later seed
-
-
-@pytest.mark.heavy
-def test_an_arm_is_bit_for_bit_the_run_that_its_configuration_alone_makes(out, tmp_path):
-    """The seed is the warm start's. So what was disturbed is compared with what nothing disturbed."""
-    found = comparison.reopen(out)
-    run = RunPlan(tmp_path / "run", found.configure("by_itself", 0), None)
-    with contextlib.closing(RunDirectory(run.path, run.config)) as directory:
-        execute(run.config, directory, Display(quiet=True), Stop())
-    held_out.evaluate(run, found.evaluation, Display(quiet=True), Stop())
-    arm = out / "arms/by_itself/seed0"
-    for name in ("config.yaml", "metrics.jsonl", "rounds/1/proposal.json", "rounds/1/evidence.json", "evaluation.json"):
-        assert (arm / name).read_bytes() == (run.path / name).read_bytes(), name
-    assert (arm / "final/model.safetensors").read_bytes() == (run.path / "final/model.safetensors").read_bytes()
 
 
 @pytest.mark.heavy

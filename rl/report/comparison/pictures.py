@@ -76,10 +76,10 @@ def _whisker(axes: Axes, interval: Interval, y: float, colour: str, mark: str) -
 def _allocation(comparison: ComparisonResult) -> Figure:
     """Draw a heat map for each engineer: data by kind (down) and round (across), mean over the seeds."""
     data = {
-        name: np.mean([[config.data for config in run.designs] for run in runs.values()], axis=0).T
+        name: np.mean([[past.config.data for past in run.rounds] for run in runs.values()], axis=0).T
         for name, runs in comparison.runs.items()
     }
-    kinds = next(iter(comparison.runs[comparison.baseline].values())).designs[0].kinds
+    kinds = next(iter(comparison.runs[comparison.baseline].values())).rounds[0].config.kinds
     most, few = max(shares.max() for shares in data.values()), len(kinds) <= MANY_KINDS
     figure, grid = style.panels(len(data), (0.27 if few else 0.14) * len(kinds) + 0.4, "round", axis_name(kinds))
     for axes, (name, shares) in zip(grid, data.items(), strict=True):

@@ -4,25 +4,23 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
-from jaxlake.config import LakeConfig
 from rl.lab.comparison import reopen
 from rl.lab.held_out import EVALUATION, AnswerColumns, BoardColumns, read_held_out
-from rl.report.run import read_rounds
+from rl.report.run import Round, read_rounds
 
 
 @dataclasses.dataclass(frozen=True)
 class FinishedRun:
-    """A finished run: designs and validations, answers after the shared rounds and in the end.
+    """A finished run: its rounds, shared ones first, and its answers after those and in the end."""
 
-    Attributes:
-      curve: share of samples valid on the run's own validation after each round, shared ones first; None where nothing
-        was sampled.
-    """
-
-    designs: tuple[LakeConfig, ...]
-    curve: tuple[float | None, ...]
+    rounds: tuple[Round, ...]
     before: AnswerColumns
     after: AnswerColumns
+
+    @property
+    def curve(self) -> tuple[float | None, ...]:
+        """The share of samples valid on its own validation after each round; None where nothing was sampled."""
+        return tuple(past.evidence.sampled_valid for past in self.rounds if past.evidence)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,10 +66,8 @@ def read(out: str | Path) -> ComparisonResult:
             boards = boards or before.boards
             if not boards.id == before.boards.id == after.boards.id:
                 raise ValueError(f"{folders[1]}: its held-out boards are not those of the other runs")
-            rounds = read_rounds(folders[1])
-            curve = tuple(past.evidence.sampled_valid for past in rounds if past.evidence)
-            designs = tuple(past.config for past in rounds)
-            runs.setdefault(engineer, {})[seed] = FinishedRun(designs, curve, before.answers, after.answers)
+            finished = FinishedRun(read_rounds(folders[1]), before.answers, after.answers)
+            runs.setdefault(engineer, {})[seed] = finished
     if boards is None or resolved.baseline not in runs:
         raise ValueError(f"{out}: none of the runs of its baseline {resolved.baseline} is finished")
     kinds = {name: resolved.configure(name, resolved.seeds[0]).engineer.kind for name in runs}

@@ -50,7 +50,7 @@ def tables(comparison: ComparisonResult) -> Iterator[Table]:
         rows = [(key.engineer, *_cells(less[key])) for key in less if key[1:] == (metric, None if is_own else last)]
         yield Table(title, ("engineer", "bootstrap", "t interval", "detectable", "by seed"), rows)
     for metric in dict.fromkeys(key.metric for key in rates if key.agents):
-        policies = dict.fromkeys(key.engineer for key in rates if key.metric == metric)
+        policies = list(dict.fromkeys(key.engineer for key in rates if key.metric == metric))
         yield Table.grid(
             f"Held-out {metric} %, mean over sizes",
             "engineer",
