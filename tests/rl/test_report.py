@@ -13,7 +13,6 @@ from runs import RAW, SAMPLES, as_file, fabricate_run
 from engineer.evidence import CHECKS, Evidence, KindEvidence
 from jaxlake.config import LakeConfig
 from jaxlake.kinds import Kind
-from rl.report import pictures
 from rl.report.__main__ import main
 from rl.report.page import write
 from rl.report.run import read
@@ -65,11 +64,11 @@ def test_a_page_and_its_pictures_are_written_and_nothing_else(report):
 def test_the_tables_say_what_the_files_say(run_dir):
     tables = validation_tables(read(run_dir))
     rows = json.loads((run_dir / "rounds/2/evidence.json").read_text())["by_kind"]
-    for name, count in (("valid", "valid"), ("optimal", "optimal")):
+    for name in ("valid", "optimal"):
         assert tables[name].header == ("size", "before", "warm start", "round 0", "round 1", "round 2")
         shown = {line[0]: line[-1].split(" [")[0] for line in tables[name].rows}
-        wanted = {str(row["size"]): f"{100 * row[count] / row['n']:.0f}" for row in rows}
-        assert shown == wanted | {"all": f"{100 * sum(row[count] for row in rows) / 256:.0f}"}
+        wanted = {str(row["size"]): f"{100 * row[name] / row['n']:.0f}" for row in rows}
+        assert shown == wanted | {"all": f"{100 * sum(row[name] for row in rows) / 256:.0f}"}
     sampled = {line[0]: line[-1] for line in tables["sampled"].rows}
     assert [sampled[str(row["size"])] for row in rows] == [f"{100 * row['sampled_valid']:.0f}" for row in rows]
     assert re.fullmatch(r"\d+ \[\d+-\d+\]", sampled["all"])
@@ -84,16 +83,13 @@ def test_the_engineers_words_stand_verbatim_with_their_repairs(report):
     assert "Round 0: random" in text
 
 
-def test_what_became_of_a_proposal_is_reported(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "PICTURES", {})
-    directory = fabricate_run(tmp_path / "run")
-    path = directory / "rounds" / "1" / "proposal.json"
-    fallback = {"raw": "", "fallback": True, "repairs": [], "errors": ["it holds no object", "too long"]}
-    chosen = {"candidates": [{}, {}, {}], "chosen": 1}
-    as_file(path, {**json.loads(path.read_text()), **fallback, **chosen})
-    text = words_of(write(directory))
-    for words in ("Attempt 2 held no configuration: too long", "answer 2 of 3."):
-        assert words in text
+def test_what_became_of_a_proposal_is_reported(copy):
+    path = copy / "rounds/1/proposal.json"
+    changes = {"raw": "", "fallback": True, "errors": ["it holds no object", "too long"]}
+    changes |= {"candidates": [{}, {}, {}], "chosen": 1}
+    as_file(path, json.loads(path.read_text()) | changes)
+    text = words_of(write(copy))
+    assert "Attempt 2 held no configuration: too long" in text and "answer 2 of 3." in text
 
 
 def test_a_run_that_has_only_begun_is_reported(copy):
