@@ -133,7 +133,7 @@ def training(run: Run) -> Figure | None:
     kinds = [f"valid/{metric_name(kind)}" for kind in run.kinds]
     kinds = [metric for metric in kinds if any(metric in row for row in run.steps)]
     # From light to dark; cividis keeps that order under colour-vision deficiencies.
-    colours = matplotlib.colormaps["cividis"](np.linspace(0.85, 0.15, len(kinds)))
+    colours = [*matplotlib.colormaps["cividis"](np.linspace(0.85, 0.15, len(kinds)))]
     by_kind = Panel(f"valid answers by {axis_name(run.kinds)}, %", kinds, colours, scale=100)
     shown = [(panel, curves) for panel in (FAILING, by_kind, *PANELS) if (curves := panel.curves(run.steps))]
     if not shown:

@@ -136,7 +136,7 @@ def test_headroom_is_of_the_seeds_that_all_three_have_and_of_more_than_one(tmp_p
 def test_families_stand_beside_sizes_in_their_order(tmp_path):
     kinds = (3, 4, "rooms5", "corridor6")
     read = comparison.read(fabricate(tmp_path / "study", TWO, 2, 2, samples=True, kinds=kinds))
-    assert {key.metric for key in findings(read).differences} == {"valid", "optimal", "sampled valid"}
+    assert {key.metric for key in findings(read).differences} >= {"valid", "optimal", "sampled valid"}
     assert "held-out boards of sizes 3, 4, rooms5, corridor6" in " ".join(comparison.to_text(read).split())
 
 

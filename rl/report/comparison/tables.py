@@ -39,7 +39,7 @@ def tables(comparison: ComparisonResult) -> Iterator[Table]:
     rates, less = findings(comparison).rates, findings(comparison).differences
     if findings(comparison).curves:
         yield _best_table(comparison)
-    agents = {key.agents: f"{key.agents} agents" for key in rates if key.agents}
+    agents: dict[int | None, str] = {key.agents: f"{key.agents} agents" for key in rates if key.agents}
     agents |= {None: "all"} if len(agents) > 1 else {}
     *_, last = agents
     for metric in dict.fromkeys(key.metric for key in less):
