@@ -18,13 +18,11 @@ _MOVE_WORDS = {
     Action.WAIT: "w wait waits waiting stay stays staying",
 }
 _MOVES = {word: action for action, words in _MOVE_WORDS.items() for word in words.split()}
-_WORDS = {word for word in _MOVES if len(word) > 1}
 _LINK_WORDS = """
     then to at in from and finally start starts starting go goes move moves moved moving step steps path paths plan
     positions route actions cells reached"""
 _LINKS = frozenset(_LINK_WORDS.split())
 """Words that a path may have between its steps; any other word ends it."""
-_COUNTS = {"once": 1, "twice": 2, "two times": 2, "three times": 3, "four times": 4, "five times": 5}
 
 _MOVE = rf"(?:{'|'.join(_MOVES)})\b"
 _TIME = r"(?:t|time|step|time[ _-]?step|tick|turn)[ ]?[=:_\#]?[ ]?(?P<time>\d{1,4})(?!\w)\s?[:.)\],=-]?"
@@ -73,7 +71,7 @@ _TOKEN = re.compile(
     rf"""
     [(\[{{<]\s*+(?P<row>-?\d++)\s*+[,;]\s*+(?P<cell>-?\d++)\s*+(?:[)\]}}>]|\Z)
   | (?<![^\W_]){_TIME} | {_ITEM}
-  | (?P<count>[x*^]\ ?\{{?\d{{1,3}}\}}?(?!\w)|\(?\b\d{{1,3}}\ *+(?:x|times?)\b\)?|{"|".join(_COUNTS)})
+  | (?P<count>[x*^]\ ?\{{?\d{{1,3}}\}}?(?!\w)|\(?\b\d{{1,3}}\ *+(?:x|times?)\b\)?)
   | [(\[](?P<named>{_MOVE})[)\]]
   | (?P<aside>[(\[](?!(?:{_MOVE}|[UDLRW]++|[\s,'>→\d-])*+[)\]]|{_PAIR_INSIDE})[^()\[\]{{}}\n]*+[)\]]|(?<=\s)(?:\#|//).*)
   | (?<![^\W_])(?P<letters>(?:\d{{0,2}}(?-i:[UDLRW]))++\d{{0,2}})(?![^\W_])
@@ -83,15 +81,10 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_CELLS, _PAIR = (
-    re.compile(r"\s*+[(\[]?(?:[\s,;>→-]*+[(\[]\d++, ?\d++[)\]])++[\s,;.\])}]*+"),
-    re.compile(r"(\d++), ?(\d++)"),
-)
-_LETTERS = re.compile(r"[\W\d_]*+(?:[UDLRWudlrw]++[\W\d_]*+)++")
 _BEFORE, _AFTER = re.compile("([0-9]{0,2})([UDLRW])"), re.compile("([UDLRW])([0-9]{0,2})")
 
-Step = int | Action | None
-"""A cell or ``OUTSIDE``, a move, or None for a wait in brackets, which names a cell that is repeated."""
+Step = int | Action
+"""A cell, which may be ``OUTSIDE``, or a move."""
 
 
 class Body(NamedTuple):
@@ -110,29 +103,24 @@ class Body(NamedTuple):
         """Whether it says nothing."""
         return not (self.steps or self.problem or self.remark)
 
-    @property
-    def is_moves(self) -> bool:
-        """Whether it begins with a move."""
-        return isinstance(self.steps[0] if self.steps else None, Action)
-
 
 def read_body(text: str, side: int) -> Body:
     """Read the text behind a label: its first line, and further ones that hold steps and nothing else."""
     body, apart = Body([]), False
     for line in text.split("\n"):
         part = _read_line(line, side)
-        foreign = part.is_moves and not body.is_moves
-        numbered = line[:1].isdecimal() and (body.is_moves or _PAIR.search(line))
-        late = part.times and not body.times and len(body.steps) > 1
+        told = len(body.steps) > 1  # by cells alone, if the first two are cells
+        foreign = told and Action not in map(type, body.steps[:2]) and {Action} == set(map(type, part.steps))
+        late = told and part.times and not body.times
         if part.empty:
             apart = apart or not line.strip()
         elif not body.steps:
             body, apart = part, False
-        elif (foreign and _LETTERS.fullmatch(line)) or (late and apart):
-            break
-        elif part.remark and (apart or foreign or not part.steps) and not (numbered and part.problem):
+        elif (foreign and not re.search("[a-z]{2}", line)) or (late and apart):
+            break  # the same once more, as letters or step by step
+        elif part.remark and (apart or not part.steps) and not (part.problem and line[:1].isdecimal()):
             break  # noqa: SIM114 - the one is no step, the other a remark
-        elif part.remark or part.problem or late or (apart and not part.times):
+        elif part.remark or part.problem or late or foreign or (apart and not part.times):
             return body._replace(problem=part.problem or "it is not clear what follows it")
         else:
             body = part._replace(steps=body.steps + part.steps, times=body.times + part.times)
@@ -144,18 +132,13 @@ def read_body(text: str, side: int) -> Body:
 
 
 def _read_line(line: str, side: int) -> Body:  # noqa: C901 - one pass, one state
-    if _CELLS.fullmatch(line):
-        return Body([_cell(row, column, side) for row, column in _PAIR.findall(line)])
-    if _WORDS.issuperset(said := line.lower().replace(",", " ").split()):
-        return Body([_MOVES[word] for word in said])
     tokens = list(_TOKEN.finditer(line))
     kinds = {token.lastgroup for token in tokens}
     words = any(token.lastgroup == "word" and _MOVES.get(token[0].lower(), 4) < 4 for token in tokens)
     cells, linked = "cell" in kinds, words or not kinds.isdisjoint(("cell", "letters", "aside"))
-    problem = "moves are told in words and in letters" if words and "letters" in kinds else ""
     steps: list[Step] = []
     times: list[int] = []
-    stray = ""
+    problem = stray = ""
     count = 1  # A number that counts the move behind it.
     last = -1  # The token of the last step.
     for index, token in enumerate(tokens):
@@ -168,17 +151,17 @@ def _read_line(line: str, side: int) -> Body:  # noqa: C901 - one pass, one stat
             runs = _BEFORE.findall(token[0]) if word[0].isdecimal() else [run[::-1] for run in _AFTER.findall(token[0])]
             new = [_MOVES[letter.lower()] for number, letter in runs for _ in range(int(number or count))]
         elif kind == "named" and behind:
-            if cells and word in _MOVE_WORDS[Action.WAIT]:
-                steps.append(None)
-            elif steps[-1] != _MOVES[word]:
+            waits = cells and _MOVES[word] is Action.WAIT  # behind a cell that is the one before it, or the first
+            if steps[-1] != (steps[-2:][0] if waits else _MOVES[word]):
                 problem = problem or f"({word}) behind another step"
         elif word in _MOVES:
             if not (linked if kind == "arrow" else cells and len(word) == 1):
                 new = [_MOVES[word]] * count
         elif kind == "count":
-            count = _COUNTS.get(word) or max(int(re.sub(r"\D", "", word)), 1)
+            count = max(int(re.sub(r"\D", "", word)), 1)
             if behind:
-                steps, count = steps + [steps[-1]] * (count - 1), 1
+                steps += [steps[-1]] * (count - 1)
+                count = 1
         elif kind in ("time", "item"):
             times += [] if stray else [int(word)]
         elif kind == "gap" or word.startswith("(or ") or (word == ":" and steps and not stray):
@@ -188,7 +171,8 @@ def _read_line(line: str, side: int) -> Body:  # noqa: C901 - one pass, one stat
                 problem = problem or f"{word[:20]!r} within a path"
             stray = stray or word
         if new and not stray:
-            steps, last, count = steps + new, index, 1
+            steps += new
+            last, count = index, 1
         elif new and (not steps or isinstance(new[0], Action) <= isinstance(steps[-1], Action)):
             problem = problem or f"{stray[:20]!r} within a path"
     return Body(steps, problem, bool(stray and not (times and steps)), tuple(times))
@@ -208,20 +192,16 @@ def follow(steps: list[Step], origin: int | None, side: int, continues: bool = F
     None where nobody knows it. A path that ``continues`` has it already.
     """
     path: list[int] = []
-    before: Step = None
+    before: Step | None = None
     if continues or isinstance(steps[0], Action):
         if origin is None:
             return [], "moves from an unknown start"
         path = [origin]
-    if continues and len(steps) > 1 and steps[0] == origin and steps[1] is not None:
+    if continues and len(steps) > 1 and steps[0] == origin:
         steps = steps[1:]
     for step in steps:
         if isinstance(step, Action):
             path.append(leads(side)[step.name[0]][path[-1]])
-        elif step is None:
-            if len(path) > 1 and path[-1] != path[-2]:
-                return [], "a wait beside a cell may be a step or not"
-            continue
         elif not isinstance(before, Action) or (before is Action.WAIT and step != path[-1]):
             path.append(step)
         elif step != path[-1]:

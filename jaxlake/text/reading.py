@@ -24,21 +24,14 @@ _ROOM, _ROOM_PER_CELL = 12_000, 16
 _CHANGED = r"correct(?:ed|ion)|ha(?:s|ve) to be|must be|fix\w*|changed?|instead|wrong|redo|adjust\w*"
 _CHANGES = re.compile(rf"\b(?:{_CHANGED})\b", re.I)
 """Words that say that what follows is not what was before."""
-_MEANT = re.compile(
-    rf"\b(?:{_CHANGED}|correct|final\w*|answer|solution|revised?|better|improved?|updated?|actually|therefore|so|thus|hence|"
-    r"wait|no|oops|sorry|mistake|collides?|collision|conflict|invalid|retry|let me|result|new plan|paths)\b|答案",
-    re.I,
-)
+_MEANT = re.compile(rf"\b(?:{_CHANGED}|correct|final\w*|answer|better|so|wait|no|sorry|let me)\b|答案", re.I)
 """Words before an answer that set it against what was before."""
-_EITHER = re.compile(r"\b(?:option|alternative\w*|another|could also|variant|either|maybe|might|perhaps)\b", re.I)
 _TAKEN_BACK = re.compile(
-    r"\b(?:is|are|was) (?:wrong|invalid|not (?:valid|allowed|possible))\b|\bnot able to\b|\bto avoid th(?:is|at)\b|"
-    r"(?:'s| is) a[\w -]{0,20} collision\b|\bso let agent\b|\b(?:these|they) (?:two )?collide\b|"
-    r"\bneeds? to (?:be )?change|\bthat(?:'s| is) wrong\b|\bmistake\b",
+    r"\b(?:wrong|invalid|mistake|not (?:valid|able|allowed|possible)|th(?:ese|ey) (?:two )?collide|"
+    r"to avoid th(?:is|at)|needs? to (?:be )?change|so let agent)\b|'s a[\w -]{0,20} collision\b",
     re.I,
 )
 """Words behind an answer that take it back."""
-_EXAMPLE = re.compile(r"\b(?:format|form|e\.g\.|example|such as|like)[^\w\n][^\n]{0,60}\Z", re.I)
 _NEXT_TASK = re.compile(r"^[ \t#*<|]*+(?:human|user|question|problem|board|instruction|im_start)\b", re.I | re.M)
 """Beginnings of a new task, with which a model without an end token continues."""
 _FIRST_UNLABELLED = re.compile(r"\s*+[(\[]\d[^\n:]*+\n1\W")
@@ -152,7 +145,6 @@ def _read(text: str, side: int, starts: dict[str, int] | None) -> tuple[Paths, s
     if first and (next_task := _NEXT_TASK.search(text, first.end)):
         text = text[: next_task.start()]
     answers, behind = _answers(text, side, starts)
-    answers = [answer for answer in answers if not _EXAMPLE.search(answer.lead[-80:])] or answers
     if not answers:
         paths = _unlabelled(text, side, starts or {})
         return paths, "" if paths else "no line begins with an agent's number and a colon"
@@ -179,22 +171,13 @@ class _Answer:
 
     def is_meant(self) -> bool:
         """Whether the words before it set it against what was before."""
-        return bool(_MEANT.search(self.lead)) and not _EITHER.search(self.lead)
+        return bool(_MEANT.search(self.lead))
 
     def agrees(self, other: Paths) -> bool:
-        """Whether it says the same, the beginning of it where the text ends with it, or no more than its two ends."""
-        for agent, path in self.paths.items():
-            whole = other.get(agent, [])
-            length = max(len(path), len(whole))
-            same = whole and _waiting(path, length) == _waiting(whole, length)
-            ends = len(whole) > 1 and len(path) < 3 and [path[0], path[-1]] == [whole[0], whole[-1]]
-            if not (same or ends or (self.last and path == whole[: len(path)])):
-                return False
-        return True
-
-
-def _waiting(path: list[int], length: int) -> list[int]:
-    return path + path[-1:] * (length - len(path))
+        """Whether it says the same, or the beginning of it where the text ends with it."""
+        wholes = (other.get(agent, []) for agent in self.paths)
+        pairs = zip(self.paths.values(), wholes, strict=True)
+        return all(path == (whole[: len(path)] if self.last else whole) for path, whole in pairs)
 
 
 def _statements(text: str, side: int) -> list[tuple[Label, Body]]:
@@ -228,8 +211,6 @@ def _answers(text: str, side: int, starts: dict[str, int] | None) -> tuple[list[
         path, start = answer.paths.get(agent, []), None if starts is None else starts.get(agent, OUTSIDE)
         before = answer.times.get(agent, time)
         goes_on = bool(path) and time > before
-        if path and time > 1 and not goes_on:
-            continue  # The path was told at once: this is about all of it.
         steps: list[Step] = [start] if body.empty and moves and start is not None else body.steps
         cells: list[int] = []
         fault = body.problem or ("" if steps else _NOTHING)

@@ -54,8 +54,7 @@ def test_answers_are_read_as_a_fair_person_does_and_none_as_another_plan(answers
     unread = [entry["manner"] for entry in answers if paths_read(entry) != paths_meant(entry)]
     misread = [entry["manner"] for entry in answers if paths_read(entry) not in ({}, paths_meant(entry))]
     assert len(unread) <= (1 - share) * count, unread
-    # The example of the prompt, and two lines of paths that contradict it for one agent each: a person is in doubt.
-    assert misread in ([], ["untaught 0.6 2ag_3x3_hr0.2_000"])
+    assert misread == []
 
 
 def test_without_the_starts_coordinates_are_read_as_well_but_for_what_only_the_starts_tell():
