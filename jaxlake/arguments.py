@@ -1,11 +1,9 @@
-"""Arguments of public functions: a whole number in a range, a finite number, a seed's key. Knows no board."""
+"""Arguments of public functions: a whole number in a range, a seed's key. Knows no board."""
 
-import math
 import operator
 from typing import Any
 
 import jax
-import numpy as np
 
 
 def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -15,18 +13,6 @@ def whole_number(name: str, value: Any, least: int, most: int | None = None) -> 
         span = f"from {least} on" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name} = {number} must be a whole number {span}")
     return number
-
-
-def is_number(value: Any) -> bool:
-    """Return whether a value is a finite number of Python or NumPy, and no bool."""
-    return isinstance(value, (int, float, np.integer, np.floating)) and type(value) is not bool and _is_finite(value)
-
-
-def _is_finite(value: Any) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # A whole number beyond the range of a float.
-        return False
 
 
 def seed_key(seed: Any) -> jax.Array:
@@ -39,8 +25,4 @@ def seed_key(seed: Any) -> jax.Array:
 
 def threefry_key(key: Any) -> jax.Array:
     """Return a key of threefry made of one of any kind, threefry's own as it is, for draws under ``vmap``."""
-    words = jax.random.key_data(key)
-    made = jax.random.wrap_key_data(words[:2], impl="threefry2x32")
-    for word in words[2:]:
-        made = jax.random.fold_in(made, word)
-    return made
+    return jax.random.wrap_key_data(jax.random.key_data(key)[:2], impl="threefry2x32")

@@ -5,8 +5,7 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase
 
 import numpy as np
 
-from jaxlake.arguments import whole_number
-from jaxlake.levels import build, check_has_end
+from jaxlake.levels import build, check_has_end, pad
 from jaxlake.types import STEPS, Instance, Plan
 
 _ARROWS = dict(zip(STEPS, "^v<>.", strict=True))
@@ -49,46 +48,29 @@ def from_text(rows: str | Sequence[str], *, max_size: int | None = None, max_age
       max_size: side of the padded board, the board's own by default.
       max_agents: number of agent slots, the board's own by default.
     """
-    lines = [line.split() for line in (rows.split("\n") if isinstance(rows, str) else rows)]
-    lines = [line for line in lines if line]
-    size = len(lines)
-    max_size = size if max_size is None else whole_number("max_size", max_size, 1)
-    drawings = len(lines[0]) if lines else 0
+    lines = [line.split() for line in (rows.split("\n") if isinstance(rows, str) else rows) if line.strip()]
+    size, drawings = len(lines), len(lines[0]) if lines else 0
     if drawings not in (1, 2) or any([len(row) for row in line] != [size] * drawings for line in lines):
         lengths = [len(" ".join(line)) for line in lines]
         raise ValueError(f"the board has {size} rows of lengths {lengths}: it must be square, once or twice")
-    if size > max_size:
-        raise ValueError(f"the board has side {size}: max_size is {max_size}")
     cells: dict[str, int] = {}
-    holes = np.zeros((drawings, max_size, max_size), bool)
-    kinds: tuple[tuple[str, str], ...] = (("a letter", ascii_letters),)
-    if drawings == 2:
-        kinds = (
-            ("a small letter, on the left board", ascii_lowercase),
-            ("a capital, on the right one", ascii_uppercase),
-        )
-    for drawing, (kind, letters) in enumerate(kinds):
-        for row, line in enumerate(lines):
-            for column, character in enumerate(line[drawing]):
-                if character == "#":
-                    holes[drawing, row, column] = True
-                elif character in letters:
-                    if character in cells:
-                        raise ValueError(f"{character!r} stands on the board twice")
-                    cells[character] = row * max_size + column
-                elif character != ".":
-                    raise ValueError(f"{character!r} at ({row},{column}) is neither '.', '#' nor {kind}")
+    holes = np.zeros((drawings, size, size), bool)
+    for drawing, letters in enumerate([ascii_letters] if drawings == 1 else [ascii_lowercase, ascii_uppercase]):
+        for row, column in np.ndindex(size, size):
+            character = lines[row][drawing][column]
+            holes[drawing, row, column] = character == "#"
+            if character in letters and character not in cells:
+                cells[character] = row * size + column
+            elif character not in ".#":
+                legal = f"'.', '#' or one of {letters[0]} to {letters[-1]}, each once"
+                raise ValueError(f"{character!r} at ({row},{column}) of board {drawing + 1} must be {legal}")
     if (holes[0] != holes[-1]).any():
         raise ValueError("the two boards have different holes")
-    num_agents = len(cells) // 2
-    max_agents = num_agents if max_agents is None else whole_number("max_agents", max_agents, 1)
-    letters = ascii_lowercase[:num_agents]
+    letters = ascii_lowercase[: len(cells) // 2]
     if set(cells) != set(letters + letters.upper()) or not cells:
         raise ValueError(f"letters {''.join(sorted(cells))!r}: every agent from a on needs its start and its goal")
-    if num_agents > max_agents:
-        raise ValueError(f"the board has {num_agents} agents: max_agents is {max_agents}")
     starts, goals = ([cells[letter] for letter in ends] for ends in (letters, letters.upper()))
-    return build(size, holes[0], starts, goals, max_agents)
+    return pad(build(size, holes[0], starts, goals), max_size or size, max_agents or len(letters))
 
 
 def _draw_arrows(board: np.ndarray, plan: Plan, max_size: int) -> None:

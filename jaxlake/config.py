@@ -2,13 +2,13 @@
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from jaxlake.arguments import is_number
 from jaxlake.kinds import Kind, row_name
 from jaxlake.record import Array
 
@@ -117,7 +117,7 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
     columns: dict[str, list[float]] = {field: [] for field in FIELDS}
     named: list[Any] = [entry for kind in previous.kinds if isinstance(entry := raw.get(str(kind)), Mapping)]
     given: list[Any] = [entry.get("data") for entry in named]
-    shares_data = any(is_number(data) and data > 0 for data in given)
+    shares_data = any(_is_number(data) and data > 0 for data in given)
     for kind in previous.kinds:
         kept = previous.to_dict()[str(kind)]
         entry = raw.get(str(kind))
@@ -127,7 +127,7 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
             entry = kept | ({"data": 0.0} if shares_data else {})
         for field in FIELDS:
             value: Any = entry.get(field)
-            if not is_number(value):
+            if not _is_number(value):
                 repairs.append(f"{field} of {kind.words} is not a finite number: kept {kept[field]:g}")
                 value = kept[field]
             most = {"data": math.inf, "hole": MAX_HOLE, "wait": 1.0}[field]
@@ -148,6 +148,11 @@ def project(raw: Mapping[str, Any], previous: LakeConfig) -> tuple[LakeConfig, t
         shares = [value / largest for value in data]  # By the largest first, so that 1e308 does not overflow the sum.
         data = [share / sum(shares) for share in shares]
     return LakeConfig(previous.kinds, tuple(data), tuple(columns["hole"]), tuple(columns["wait"])), tuple(repairs)
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a finite number, and no bool; 10 ** 400 is none, as no float holds it."""
+    return isinstance(value, (int, float)) and type(value) is not bool and abs(value) <= sys.float_info.max
 
 
 def counts(config: LakeConfig, total: int) -> tuple[int, ...]:

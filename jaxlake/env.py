@@ -77,10 +77,6 @@ class Lake:
         Returns:
           The state, and a time step without rewards. It is terminated already if all agents start on their goals. A
           lifelong episode is not: an agent that starts on its goal reaches it in the first step in which it stays.
-
-        Raises:
-          ValueError: for batch axes, distances of another shape and, where the level is known now and not only under
-            ``jit``, for one that cannot be played (``levels.validate``).
         """
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
         dtypes = {name: bool if name == "holes" else jnp.int32 for name in vars(instance)}
@@ -120,10 +116,6 @@ class Lake:
         Args:
           actions: int32 ``[max_agents]`` of ``Action``; any other number waits, and so do agents that are not there.
           key: consumed where ``needs_key`` says so, unused otherwise.
-
-        Raises:
-          ValueError: if a key is needed and not given, for a state of a lake with other ``goals``, and for actions or
-            rewards of another shape.
         """
         agents = state.instance.max_agents
         moves = actions = jnp.asarray(actions)

@@ -9,10 +9,10 @@ Cells are [row, column]. The instance is required, but for its id; what is known
 ``.txt`` holds boards as ``from_text`` reads them, with blank lines between them.
 """
 
-import contextlib
 import json
 import operator
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ Record = dict[str, Any]
 KNOWN = ("status", "optimum", "lower_bound", "needs_wait", "plan")
 """The keys of a record that are not the instance."""
 
-_LARGEST = 2048  # A mistyped size must not ask for more memory than there is; MovingAI's boards are smaller.
 _Divide = Callable[[str], Iterator[tuple[int, str]]]
 _Parse = Callable[[str], Record]
 
@@ -80,13 +79,10 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
       max_size: side of the padded board, the board's own by default.
       max_agents: number of agent slots, the board's own by default.
     """
-    try:
-        size, agents = operator.index(entry["size"]), operator.index(entry["agents"])
-        holes, starts, goals = (_pairs_of(entry[key]) for key in ("holes", "starts", "goals"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"not a board with size, agents, holes, starts and goals: {error!r}") from None
+    size, agents = operator.index(entry["size"]), operator.index(entry["agents"])
+    holes, starts, goals = (_pairs_of(entry[key]) for key in ("holes", "starts", "goals"))
     max_size, max_agents = max_size or size, max_agents or agents
-    if not (1 <= size <= min(max_size, _LARGEST) and len(starts) == len(goals) == agents <= max_agents):
+    if not (1 <= size <= max_size and len(starts) == len(goals) == agents <= max_agents):
         raise ValueError(f"size {size} with {agents} agents, {len(starts)} starts and {len(goals)} goals does not fit")
     for pairs in (holes, starts, goals):
         if np.any((pairs < 0) | (pairs >= size)):  # else it would be a cell of another row
@@ -110,12 +106,9 @@ def plan_of(entry: Record) -> Plan | None:
     if (paths := entry.get("plan")) is None:
         return None
     size, agents = entry["size"], entry["agents"]
-    try:
-        parts = [_pairs_of(path) for path in paths]
-    except (TypeError, ValueError):
-        parts = []
+    parts = [_pairs_of(path) for path in paths]
     if len(parts) != agents:
-        raise ValueError(f"plan must be a list of [row, column] for each of {agents} agents")
+        raise ValueError(f"plan has {len(parts)} paths: it must have one for each of {agents} agents")
     lengths = np.array(list(map(len, parts)), np.int32)
     cells = np.full((agents, max(lengths.max(), 1)), ABSENT, np.int32)
     for agent, pairs in enumerate(parts):
@@ -172,20 +165,17 @@ def read_parts(
     """Read the parts of a text file, at least one.
 
     Args:
-      divide: the text into parts with their line numbers, such as ``lines``.
-      read: a part, such as ``from_json``; ValueError where it cannot be.
-      what: one of them is called.
+      divide: divides the text into parts with their line numbers, such as ``lines``.
+      read: reads a part; what it raises becomes one line with the part's line number.
+      what: the name of a part, for the message that there is none.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")  # Windows' programs write a byte-order mark.
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: the file is not text in UTF-8") from None
+    text = Path(path).read_text(encoding="utf-8-sig", errors="replace")  # Windows writes a byte-order mark.
     entries: list[Record] = []
     for line, part in divide(text):
         try:
             entries.append(read(part))
-        except ValueError as error:
-            raise ValueError(f"{path}, line {line}: {error}") from None
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"{path}, line {line}: {type(error).__name__}: {error}") from None
     if not entries:
         raise ValueError(f"{path}: the file has no {what}")
     return entries
@@ -202,19 +192,13 @@ def write(path: str | os.PathLike[str], entries: Iterable[Record]) -> None:
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Return if ``write`` has a chance, for a command to ask before a long work; else ValueError naming the fault."""
+    """Raise OSError or ValueError if ``write`` would fail, for a command to ask before a long work."""
     _format(path)
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise ValueError(f"{path}: there is no folder {folder}")
-    if not os.access(folder, os.W_OK):
-        raise ValueError(f"{path}: the folder {folder} cannot be written to")
-    if Path(path).is_dir():
-        raise ValueError(f"{path}: it is a folder")
+    tempfile.TemporaryFile(dir=Path(path).parent).close()
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a file so that at no time a part of it is there under its name; OSError, naming it, if that cannot be."""
+    """Write a file so that at no time a part of it is there under its name."""
     path = Path(path)
     if path.exists() and not path.is_file():  # Such as /dev/null, in whose place a file would do harm.
         path.write_bytes(content)
@@ -223,11 +207,8 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
     try:
         draft.write_bytes(content)
         draft.replace(path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
-        with contextlib.suppress(OSError):  # There is none, or what is wrong with the folder is being raised already.
-            draft.unlink()
+        draft.unlink(missing_ok=True)
 
 
 def whole_lines(path: str | os.PathLike[str], cut: bool = False) -> list[bytes]:
@@ -241,7 +222,7 @@ def whole_lines(path: str | os.PathLike[str], cut: bool = False) -> list[bytes]:
 
 def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
     """Return the functions that divide the file into parts with their line numbers and that read a part."""
-    formats = {".jsonl": (lines, from_json), ".txt": (_drawings, _from_drawing)}
+    formats = {".jsonl": (lines, json.loads), ".txt": (_drawings, _from_drawing)}
     suffix = Path(path).suffix.lower()
     if suffix not in formats:
         raise ValueError(f"{path} must end in {' or '.join(formats)}")
@@ -262,14 +243,6 @@ def _drawings(text: str) -> Iterator[tuple[int, str]]:
         elif rows:
             yield number - len(rows), "\n".join(rows)
             rows = []
-
-
-def from_json(line: str) -> Any:
-    """Return what a line of JSON holds; ValueError where it is none."""
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:  # A number of thousands of digits is a ValueError.
-        raise ValueError(f"not JSON: {error}") from None
 
 
 def _from_drawing(rows: str) -> Record:

@@ -19,17 +19,13 @@ def board(instance: Instance, tasks: Array | None = None, max_tasks: int | None 
     It floods the board from each start, which compiles a program for each ``max_size`` and ``max_agents``.
 
     Args:
-      instance: no batch axes.
+      instance: no batch axes, at most 181 x 181.
       tasks: int ``[max_agents, tasks]`` cells, the goals of each agent in their order, of which the first is its first
         goal; ``ABSENT`` pads a shorter list at its end. Rows of absent agents are not read. None: all cells that an
         agent can reach, for ``GoalRule.DRAWN``, and the goal of the instance is its first. ``GoalRule.LISTED`` visits
         these cells row by row, from that goal on.
       max_tasks: room for cells, so that boards with more and fewer of them share one compiled program. By default as
         many as the lists have, or all cells of the board.
-
-    Raises:
-      ValueError: naming the agent, for fewer than 2 or more than 65,536 goals and a goal that it cannot reach; and for
-        boards larger than 181 x 181.
     """
     levels.validate(instance if tasks is None else instance.replace(goals=instance.starts))
     reached = np.asarray(levels.distance_fields(instance.replace(goals=instance.starts))) != ABSENT

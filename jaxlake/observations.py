@@ -77,9 +77,6 @@ def window(radius: int, *, project_goal: bool = False, distances: bool = False) 
         the agent's own, from -127 to 127; 127 without a way. The state must hold distances
         (``LevelBank.build(..., with_distances=True)``), else calling the observation is a ValueError.
     """
-    if radius < 0:
-        raise ValueError(f"radius = {radius} must be 0 or more")
-
     return _Window(radius, project_goal, distances)
 
 

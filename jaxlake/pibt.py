@@ -18,7 +18,7 @@ from jaxlake.env import MOST_STEPS, Lake
 from jaxlake.record import Array, vary_alike
 from jaxlake.rewards import reached
 from jaxlake.rules import GoalRule
-from jaxlake.state import Params, State
+from jaxlake.state import Params
 from jaxlake.types import ABSENT, STEPS, Action, Instance, LifelongInstance, Plan
 
 _UNDECIDED = -2
@@ -106,14 +106,10 @@ def plan(instances: Instance, key: Array, *, orders: int = 1, max_steps: int = 5
     Args:
       instances: ``[n]``. They may have more agents than the solver takes, and agents that cannot reach their goals.
       orders: how many orders are tried on each board.
-      max_steps: horizon; a plan without success has all of it.
+      max_steps: horizon, at most 16,384; a plan without success has all of it.
 
     Returns:
       Plans ``[n]``, numpy arrays, for ``verify``. An agent's path ends with its last arrival.
-
-    Raises:
-      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, and more steps than
-        16,384.
     """
     key = threefry_key(key)  # Each board draws by its own, whatever others are planned beside it.
     max_steps = whole_number("max_steps", max_steps, 1, 1 << 14)
@@ -133,12 +129,9 @@ def play(instances: Instance, key: Array, steps: int, goals: GoalRule | str = Go
       instances: ``[n]``, of ``lifelong.board``.
       steps: of each episode, 1 to 32,767.
       goals: ``DRAWN`` or ``LISTED``.
-
-    Raises:
-      ValueError: for instances that cannot be played, boards too large for ``distance_fields``, and steps out of range.
     """
     steps, goals = whole_number("steps", steps, 1, MOST_STEPS), GoalRule(goals)
-    lake = Lake(observe=_nothing, reward=reached, goals=goals)
+    lake = Lake(reward=reached, goals=goals)
     levels.validate(instances, lifelong=True)
     board = 2 * instances.max_size**4  # of the finished table: the flood that makes it holds more
     counts: np.ndarray = _in_parts(
@@ -160,10 +153,6 @@ def _in_parts(run: Callable[[Any, Array], Any], instances: Instance, key: Array,
         part = run(boards, keys)
         parts.append(jax.tree.map(lambda leaf, first=first: np.asarray(leaf)[: count - first], part))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
-
-
-def _nothing(state: State) -> tuple[()]:
-    return ()
 
 
 @functools.partial(jax.jit, static_argnames=("lake", "tables"))
@@ -225,7 +214,10 @@ def _planned(instances: Instance, keys: Array, orders: int, max_steps: int) -> P
     begin = (paths, starts, priorities, jnp.where(starts == goals, 0, 1), jnp.int32(1))
     paths, positions, _, arrivals, _ = jax.lax.while_loop(goes_on, advance, begin)
     away = positions != goals
-    best = _best(away, arrivals)
+    missing = jnp.sum(away, axis=2, dtype=jnp.int32)
+    cost = jnp.sum(jnp.where(away, 0, arrivals), axis=2, dtype=jnp.int32)
+    # One number for both passes 2 ** 31 from 2,049 agents and 512 steps on.
+    best = jnp.argmin(jnp.where(missing == jnp.min(missing, axis=1, keepdims=True), cost, _NEVER), axis=1)
     board = jnp.arange(boards)
     lengths = jnp.where(away, max_steps + 1, arrivals + 1)[board, best]
     paths = jnp.moveaxis(paths[:, board, best], 0, 2)
@@ -237,16 +229,3 @@ def _planned(instances: Instance, keys: Array, orders: int, max_steps: int) -> P
         paths=jnp.where(jnp.arange(max_steps + 1) < lengths[..., None], paths, ABSENT),
         lengths=lengths,
     )
-
-
-def _best(away: Array, arrivals: Array) -> jax.Array:
-    """Return the order with fewest agents away from their goals, of these the one at least cost, int32 ``[boards]``.
-
-    One number for both passes 2 ** 31 from 2,049 agents and 512 steps on.
-
-    Args:
-      away, arrivals: bool and int32 ``[boards, orders, agents]``.
-    """
-    missing = jnp.sum(away, axis=2, dtype=jnp.int32)
-    cost = jnp.sum(jnp.where(away, 0, arrivals), axis=2, dtype=jnp.int32)
-    return jnp.argmin(jnp.where(missing == jnp.min(missing, axis=1, keepdims=True), cost, _NEVER), axis=1)

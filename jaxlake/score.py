@@ -1,21 +1,18 @@
 """The command ``python -m jaxlake.score``: tables of the scores of answers in plain text. Knows no model."""
 
 import argparse
-import importlib
-import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jaxlake import lifelong, pibt
-from jaxlake.arguments import seed_key, whole_number
+from jaxlake.arguments import seed_key
 from jaxlake.benchmark import SETS, load, load_maps, score
 from jaxlake.benchmark.external_maps import AGENTS_HELP, MAPS_HELP, read_maps, warn_skipped
 from jaxlake.benchmark.scoring import MEASURES, mean_and_error
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
-from jaxlake.env import MOST_STEPS
-from jaxlake.files import Record, from_json, lines, read_parts, write_whole
+from jaxlake.files import Record, lines, read_parts, write_whole
 from jaxlake.levels import pad, stack
 from jaxlake.rules import GoalRule
 from jaxlake.table import Table
@@ -70,39 +67,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="cost that an optimal plan minimises (default: sum_of_costs)",
     )
     parser.add_argument("--json", type=local_path, metavar="FILE", help="file for the figures")
-    parser.add_argument(
-        "--picture",
-        type=local_path,
-        metavar="FILE.png",
-        help="file for success, or throughput, by the number of agents; needs --maps or --planner, and matplotlib",
-    )
     options = parser.parse_args(arguments)
-    with mistakes_in_one_line(
-        parser, needs="pip install pyyaml matplotlib, which scenarios in YAML and --picture need"
-    ):
+    with mistakes_in_one_line(parser, needs="pip install pyyaml, which scenarios in YAML need"):
         if not (options.answers or options.planner):
             raise ValueError("there is nothing to score: give a file of answers, or --planner pibt")
         if options.agents and not options.maps:
             raise ValueError("--agents needs --maps")
         if options.lifelong is not None and (options.answers or not options.planner):
             raise ValueError("--lifelong lets a planner play: give --planner pibt, and no file of answers")
-        if options.picture and not (options.maps or options.planner):
-            raise ValueError("--picture needs --maps or --planner: the figures of a fixed set are tables")
-        if options.picture and options.picture.suffix.lower() != ".png":
-            raise ValueError(f"--picture {options.picture}: must end in .png")
-        if options.lifelong is not None:
-            whole_number("--lifelong", options.lifelong, 1, MOST_STEPS)
-            for name in ("objective", "max_steps"):
-                if getattr(options, name) != parser.get_default(name):
-                    raise ValueError(f"--{name.replace('_', '-')} is for plans, which --lifelong does without")
-        if options.picture:
-            importlib.import_module("matplotlib")  # One that is missing is told of before all is computed.
         figures, tables = (_judge if options.lifelong is None else _play)(options)
-        picture = options.picture and _picture(figures)
         if options.json:
             write_whole(options.json, (json.dumps(figures, indent=1) + "\n").encode())
-        if options.picture:
-            write_whole(options.picture, picture)
     print("\n\n".join(tables))
     return 0
 
@@ -177,35 +152,11 @@ def _measures_table(measures: Mapping[str, Sequence[Record]], title: str, column
     return Table(title, ("", "boards", *(key.replace("_", " ") for key in columns)), body, note).to_text(width=100)
 
 
-def _picture(figures: Record) -> bytes:
-    """Draw the field's figure as PNG: success, or throughput in lifelong play, by the number of agents."""
-    from matplotlib.figure import Figure  # takes a second, and a table needs none
-
-    if "throughput" in figures:
-        players, measure, words = figures["throughput"], "throughput", "goals reached a step"
-    else:
-        players, measure, words = figures["measures"], "success", "boards solved"
-    figure = Figure(figsize=(5, 3.4), layout="constrained")
-    axes = figure.subplots()
-    for who, rows in players.items():
-        known = [row for row in rows if row["agents"] and row[measure] is not None]
-        agents, means, errors = ([row[key] for row in known] for key in ("agents", measure, f"{measure}_se"))
-        # Intervals of 95 %, where tables have the standard error.
-        bars, name = [1.96 * error for error in errors], who.replace("pibt", "PIBT")
-        axes.errorbar(agents, means, bars, marker="o", capsize=3, label=name)
-        axes.set_xticks(agents)
-    axes.set(xlabel="agents", ylabel=words, ylim=(0, 1.05 if measure == "success" else None))
-    axes.legend()
-    png = io.BytesIO()
-    figure.savefig(png, dpi=160)
-    return png.getvalue()
-
-
 def read_answers(path: Path) -> dict[str, list[str]]:
     """Return the answers of a file by id, in its order."""
 
     def read(line: str) -> Record:
-        entry = from_json(line)
+        entry = json.loads(line)
         if not (isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("id", "answer"))):
             raise ValueError("it must be an object with the texts id and answer")
         return entry

@@ -29,29 +29,22 @@ class Published:
 
     Attributes:
       rows: all tables, ascending in the number of agents, the models in the paper's order.
-      contexts: percent valid by wait subset, mean over agents and sizes, of the policies that came of each of the six
-        contexts that the engineer was given.
       misprints: figures that contradict others, each in a sentence.
     """
 
     source: str
     rows: tuple[PublishedRow, ...]
-    contexts: Mapping[str, Mapping[float, float]]
     misprints: tuple[str, ...]
 
 
 @functools.cache
 def published() -> Published:
     """Return the paper's figures, arXiv 2606.17682."""
-    found = json.loads((FOLDER / "published.json").read_text(encoding="utf-8"))
+    content = json.loads((FOLDER / "published.json").read_text(encoding="utf-8"))
     rows = []
-    for agents, models in found["tables"].items():
+    for agents, models in content["tables"].items():
         for model, cells in models.items():
             shares = {size: (valid, optimal) for size, (valid, optimal) in cells.items()}
             mean = shares.pop("Sum")
             rows.append(PublishedRow(int(agents), model, {int(size): pair for size, pair in shares.items()}, mean))
-    contexts = {
-        name: {float(subset): valid for subset, valid in by_wait.items()}
-        for name, by_wait in found["contexts"]["rows"].items()
-    }
-    return Published(found["source"], tuple(rows), contexts, tuple(found["misprints"]))
+    return Published(content["source"], tuple(rows), tuple(content["misprints"]))

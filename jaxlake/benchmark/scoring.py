@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from jaxlake import rules
-from jaxlake.arguments import whole_number
 from jaxlake.fixed_sets import Benchmark, load
 from jaxlake.flood import shortest_paths
 from jaxlake.table import Table
@@ -121,7 +120,7 @@ class Scores:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values; the size of a row is None for the mean over sizes. Sets of one family do not name it."""
-        families, rows = self._by_family(), []
+        families, rows = len(np.unique(self.benchmark.family)) > 1, []
         for row in self.rows:
             for size, cell in (*row.by_size.items(), (None, row.mean)):
                 family = {"family": row.family} if families else {}
@@ -136,13 +135,14 @@ class Scores:
             "answers": int(self.answers.sum()),
             "missing": int(np.sum(self.answers == 0)),
             "rows": rows,
-            "failures": [{"agents": n} | _named(counts) for n, counts in self._by_agents().items()],
+            "failures": [{"agents": n} | counts for n, counts in self._failures_by(self._agents).items()],
         }
         if not self._has_optima:
             del plain["objective"]
             plain["rows"] = [{key: row[key] for key in row if not key.startswith("optimal")} for row in rows]
         if families:
-            plain["failures_by_family"] = [{"family": word} | _named(counts) for word, counts in families.items()]
+            by_family = self._failures_by(self.benchmark.family)
+            plain["failures_by_family"] = [{"family": word} | counts for word, counts in by_family.items()]
         return plain
 
     def measures(self) -> list[dict[str, Any]]:
@@ -179,8 +179,8 @@ class Scores:
 
     def tables(self) -> Iterator[Table]:
         """Yield the paper's tables: valid and optimal by size for each number of agents, and the failing checks."""
-        families, by_agents = self._by_family(), self._by_agents()
-        for agents in (*by_agents, None) if len(by_agents) > 1 else by_agents:
+        families = len(np.unique(self.benchmark.family)) > 1
+        for agents in _and_together(self._agents):
             rows = [row for row in self.rows if row.num_agents == agents]
             labels = {i: _label(row.family if families else row.wait_subset) for i, row in enumerate(rows)}
             cells = [row.by_size | {None: row.mean} for row in rows]
@@ -195,14 +195,11 @@ class Scores:
 
                 title = "all agents, mean over agents and sizes" if agents is None else f"{agents} agents"
                 yield Table.grid(f"{title}, {name} %", "family" if families else "wait", labels, sizes, cell, note)
-        counts = by_agents | families
-        yield Table.grid(
-            "invalid answers by the first check that fails",
-            "",
-            {i: name.replace("_", " ") for i, name in enumerate(FAILURES)},
-            {key: f"{key} agents" if key in by_agents else key for key in counts},
-            lambda i, column: f"{counts[column][i]:,}",
-        )
+        failures = {f"{agents} agents": counts for agents, counts in self._failures_by(self._agents).items()}
+        failures |= self._failures_by(self.benchmark.family) if families else {}
+        checks = {name: name.replace("_", " ") for name in FAILURES}
+        title = "invalid answers by the first check that fails"
+        yield Table.grid(title, "", checks, list(failures), lambda name, column: f"{failures[column][name]:,}")
 
     @property
     def _has_optima(self) -> bool:
@@ -212,17 +209,12 @@ class Scores:
     def _agents(self) -> np.ndarray:
         return np.asarray(self.benchmark.instances.num_agents)
 
-    def _by_agents(self) -> dict[Any, list[int]]:
-        """Count the failures, in the order of ``FAILURES``, for each number of agents."""
-        return self._count(self._agents)
-
-    def _by_family(self) -> dict[Any, list[int]]:
-        """Count the failures for each family; nothing where there is one family."""
-        counts = self._count(self.benchmark.family)
-        return counts if len(counts) > 1 else {}
-
-    def _count(self, column: np.ndarray) -> dict[Any, list[int]]:
-        return {value: self.failures[column == value].sum(axis=0).tolist() for value in np.unique(column).tolist()}
+    def _failures_by(self, column: np.ndarray) -> dict[Any, dict[str, int]]:
+        """Return the number of answers that each check fails first, for each value of a column ``[n]``."""
+        return {
+            value: dict(zip(FAILURES, self.failures[column == value].sum(axis=0).tolist(), strict=True))
+            for value in np.unique(column).tolist()
+        }
 
     def _cell(self, here: np.ndarray) -> Cell:
         return Cell(int(here.sum()), *mean_and_error(100 * self.valid[here]), *mean_and_error(100 * self.optimal[here]))
@@ -239,12 +231,10 @@ def pass_at(k: int, correct: np.ndarray, total: np.ndarray) -> np.ndarray:
     Unbiased; by Chen et al. 2021, "Evaluating Large Language Models Trained on Code".
 
     Args:
-      k: answers that are drawn, at least 1.
-      correct: int ``[n]``, c of ``total`` answers are.
+      k: number of answers that are drawn, at least 1.
+      correct: int ``[n]``, the number of correct answers among ``total``.
       total: int ``[n]``, at least k.
     """
-    correct, total = np.asarray(correct), np.asarray(total)
-    k = whole_number("k", k, 1, int(total.min()) if total.size else None)
     wrong = total - correct
     # C(w, k) / C(t, k), factor by factor: the chance that the first is wrong, then the second, and so on.
     none = [np.maximum(wrong - drawn, 0) / (total - drawn) for drawn in range(k)]
@@ -337,10 +327,6 @@ def _verdicts(
         columns = np.stack([failure, verdict.optimal, arrived, costs.sum_of_costs, costs.makespan])
         judged[:, begin : begin + size] = columns[:, : len(part)]
     return judged
-
-
-def _named(failures: Sequence[int]) -> dict[str, int]:
-    return dict(zip(FAILURES, failures, strict=True))
 
 
 def _label(value: str | float | None) -> str:

@@ -4,7 +4,6 @@ import enum
 
 import numpy as np
 
-from jaxlake.arguments import whole_number
 from jaxlake.board_text import to_text
 from jaxlake.levels import check_has_end
 from jaxlake.types import OUTSIDE, STEPS, Action, Instance, Plan, coordinate
@@ -81,9 +80,6 @@ def prompt(
     In the style COORDINATES: size, holes as (row,column) in row-major order, then each agent's number, start and goal:
     ``4x4 holes(1,1)(2,3) 0(0,0)(3,3) 1(2,0)(0,2)``; without a hole ``4x4 holes 0(0,0)...``. It is the same line for
     every answer format.
-
-    Raises:
-      ValueError: for a word that is none of them, for batch axes and for a lifelong board.
     """
     style, answer_format = PromptStyle(style), AnswerFormat(answer_format)
     check_has_end(instance)
@@ -120,15 +116,9 @@ def prompt(
 
 
 def answer(plan: Plan, max_size: int, answer_format: AnswerFormat | str = AnswerFormat.COORDINATES) -> str:
-    """Write a plan (no batch axes) as text, a line per agent; agents without a path are left out.
-
-    Raises:
-      ValueError: if a path is to be written in moves and jumps or leaves the padded board, for batch axes, and for a
-        word that is no ``AnswerFormat``.
-    """
+    """Write a plan (no batch axes) as text, a line per agent; agents without a path are left out."""
     if np.ndim(plan.lengths) != 1:
         raise ValueError(f"the plan has batch axes {np.shape(plan.parsable)}: it must have none, as plans[0]")
-    max_size = whole_number("max_size", max_size, 1)
     write = _path if AnswerFormat(answer_format) is AnswerFormat.COORDINATES else _moves
     paths, lengths = np.asarray(plan.paths), np.asarray(plan.lengths)
     return "\n".join(

