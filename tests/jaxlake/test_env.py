@@ -299,15 +299,3 @@ def test_every_size_and_number_of_agents_plays_in_one_program_as_it_would_alone(
         assert (getattr(own_step, name) == getattr(step, name)).all()
     chex.assert_trees_all_equal(own_step.info.costs, step.info.costs)
     assert (own_state.arrivals == state.arrivals[:count]).all()
-
-
-def test_a_board_too_large_for_bytes_plays_by_the_same_rules():
-    instance = pad(from_text("aA.\nbB.\n..."), 12, 2)  # 144 cells
-    reset, step = jitted(LAKE)
-    state, _ = reset(instance)
-    state, _ = step(state, jnp.array([DOWN, DOWN]))
-    assert state.positions.tolist() == [12, 24]
-    state, _ = step(state, jnp.array([UP, UP]))
-    assert state.positions.tolist() == [0, 12]
-    state, time_step = step(state, jnp.array([RIGHT, RIGHT]))
-    assert time_step.terminated and state.positions.tolist() == [1, 13]

@@ -8,14 +8,19 @@ import oracles
 import pytest
 
 import jaxlake
+<<<<<<< HEAD
 from jaxlake import LakeConfig, LevelBank, Params, Plan, files, generate, observations, pibt, stack, to_text, verify
 from jaxlake.env import Lake
 from jaxlake.solve import joint_values, solve
 from jaxlake.text import prompt
+=======
+from jaxlake import LakeConfig, LevelBank, Params, generate, observations, pibt, stack, verify
+from jaxlake.env import Lake
+>>>>>>> 19d02d9 (Tests of the environment say each thing once)
 from jaxlake.types import ABSENT
 from tests.support.faces import FACES
 
-SIZES = ((32, 32), pytest.param((64, 64), marks=pytest.mark.heavy), (64, 128))
+SIZES = ((32, 32), (64, 128))
 SINGLE = ("gymnax", "jaxued")  # They number joint actions.
 
 
@@ -65,27 +70,11 @@ def test_adapters_play_what_the_core_plays(boards, name):
             assert seen.observation.dtype == (np.int8 if boards.max_agents < 128 else np.int16)
 
 
-def test_files_give_back_boards_and_plans(boards, tmp_path):
-    paths = np.random.default_rng(1).integers(0, boards.max_size**2, (boards.max_agents, 300), np.int32)
-    plan = Plan(
-        parsable=np.bool_(True),
-        num_named=np.int32(boards.max_agents),
-        paths=paths,
-        lengths=np.full(boards.max_agents, 300, np.int32),
-    )
-    files.write(
-        tmp_path / "large.jsonl", [files.record(board, str(index), plan=plan) for index, board in enumerate(boards)]
-    )
-    back, _ = files.read(tmp_path / "large.jsonl")
-    assert jax.tree.all(jax.tree.map(np.array_equal, back, boards))
-    for entry in files.read_records(tmp_path / "large.jsonl"):
-        assert jax.tree.all(jax.tree.map(np.array_equal, files.plan_of(entry), plan))
-
-
 def test_pictures_are_a_screen_wide_and_show_no_numbers_that_nobody_can_read(boards):
     image = pytest.importorskip("PIL.Image").open(io.BytesIO(jaxlake.png(boards[0])))
     assert 960 <= image.width <= 1100 and image.width == image.height
     assert ("<text" in jaxlake.svg(boards[0])) == (boards.max_size == 32)
+<<<<<<< HEAD
 
 
 def test_what_ends_earlier_says_so_in_one_line_and_names_the_way_out(boards):
@@ -99,3 +88,5 @@ def test_what_ends_earlier_says_so_in_one_line_and_names_the_way_out(boards):
             refused()
         assert way_out in str(told.value) and "\n" not in str(told.value)
     assert f"{boards.max_agents - 1}(" in prompt(boards[0], "coordinates")
+=======
+>>>>>>> 19d02d9 (Tests of the environment say each thing once)

@@ -13,7 +13,7 @@ from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.board_text import from_text
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank, distance_fields, stack
-from jaxlake.rewards import cost, shaped
+from jaxlake.rewards import cost
 from jaxlake.state import Params
 from jaxlake.types import Action
 from tests.support.faces import ON_DEVICE
@@ -43,10 +43,7 @@ def adapter(name, params):
 
 LOOPS = {
     "planes": lambda: core(),
-    "window, cost, next step": lambda: core(Lake("fall", observe=observations.window(1), reward=cost), "next-step"),
-    "one_hot, shaped, slip": lambda: core(
-        Lake(conflicts="end", observe=observations.one_hot, reward=shaped()), "off", SLIPPERY
-    ),
+    "window, next step": lambda: core(Lake("fall", observe=observations.window(1), reward=cost), "next-step", SLIPPERY),
     "one agent": lambda: core(boards=("a.A\n...\n...", "a..\n.#A\n...")),
     "gymnax": lambda: adapter("gymnax", SLIPPERY),
     "jaxued": lambda: adapter("jaxued", Params(max_steps=4)),

@@ -1,8 +1,5 @@
 """Records: counted, indexed and walked through by board, pytrees as before, and neither mappings nor arrays."""
 
-import copy
-import pickle
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,14 +71,6 @@ def test_an_index_beyond_the_batch_is_no_other_board(batch, beyond):
 def test_a_record_is_no_array(asked):
     with pytest.raises(TypeError, match="this Instance is several arrays and not one"):
         asked(BATCH)
-
-
-def test_records_are_the_pytrees_that_they_were():
-    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(NESTED)]
-    assert paths == sorted(paths) and ".plan.paths" in paths and ".status" in paths
-    for copied in (pickle.loads(pickle.dumps(NESTED)), copy.deepcopy(NESTED), jax.tree.map(lambda leaf: leaf, NESTED)):
-        assert type(copied) is type(NESTED) and same(copied, NESTED)
-    assert same(BATCH.replace(size=BATCH.size + 1).replace(size=BATCH.size), BATCH)
 
 
 def test_records_are_indexed_under_jit_scan_and_vmap():

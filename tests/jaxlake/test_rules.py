@@ -104,10 +104,10 @@ FALL_BLOCK, FALL_END, FIRM_BLOCK, FIRM_END = LAKES
     ("size", "agents", "rules"),
     [
         (4, 6, FALL_END),  # unrolled, as all are that have at most eight slots
-        (4, 6, FIRM_BLOCK),
+        (11, 6, FIRM_BLOCK),  # 144 cells do not fit int8
         (9, 33, FALL_BLOCK),
         (18, 130, FIRM_END),
-        *(pytest.param(4, 6, rules, marks=pytest.mark.heavy) for rules in (FALL_BLOCK, FIRM_END)),
+        *(pytest.param(4, 6, rules, marks=pytest.mark.heavy) for rules in (FALL_BLOCK, FIRM_BLOCK, FIRM_END)),
         pytest.param(9, 33, FIRM_BLOCK, marks=pytest.mark.heavy),
         pytest.param(18, 130, FALL_END, marks=pytest.mark.heavy),
     ],

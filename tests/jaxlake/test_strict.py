@@ -6,17 +6,25 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, PartitionSpec
 
-from jaxlake import arguments, lifelong, observations, rewards, rules, view
+from jaxlake import arguments, observations, rewards, view
 from jaxlake.autoreset import AutoReset
 from jaxlake.env import Lake
 from jaxlake.levels import LevelBank
-from jaxlake.state import Params, State
-from jaxlake.types import Instance, LifelongInstance, Plan
+from jaxlake.state import Params
+from jaxlake.types import Instance, LifelongInstance
 from tests.support.strict import SETTINGS, settings
 
-FALL = Lake("fall", "end")
+
+def everything(state):
+    """What each observation shows."""
+    window = observations.window(2, project_goal=True)
+    return [see(state) for see in (observations.planes, observations.one_hot, observations.flat, window, view.View())]
+
+
+FALL = Lake("fall", "end", everything, lambda now: rewards.cost(now) + rewards.shaped()(now) + rewards.reached(now))
 LAKES = (Lake(), FALL)
 LIFELONG = Lake(observe=observations.window(1, distances=True), reward=rewards.shaped(), goals="drawn")
+LISTED = Lake(reward=rewards.reached, goals="listed")
 MODES = ("same-step", "next-step")
 
 
@@ -34,32 +42,18 @@ def instance(agents, side):
     )
 
 
-def plan(agents):
-    return Plan(parsable=shape(dtype=bool), num_named=shape(), paths=shape(agents, 6), lengths=shape(agents))
-
-
-def transition(*args):
-    """What the reward of a step is given."""
-    seen = []
-    Lake(reward=lambda transition: (seen.append(transition), rewards.sparse(transition))[1]).step(*args)
-    return seen[0]
-
-
 class Shapes:
     """The arguments that functions are called with."""
 
     def __init__(self, agents, side):
         self.agents, self.side, self.number = agents, side, shape()
-        self.cells, self.flags = shape(agents), shape(agents, dtype=bool)
-        self.fields, self.ties = shape(agents, side**2, dtype=jnp.int16), shape(agents, 5)
+        self.cells, self.fields = shape(agents), shape(agents, side**2, dtype=jnp.int16)
         self.board = instance(agents, side)
-        self.boards, self.plans = batch((self.board, plan(agents)), 3)
+        self.boards = batch(self.board, 3)
         self.bank = LevelBank(instances=self.boards, distances=batch(self.fields, 3))
-        self.words = shape(3, side, -(-side // 32), dtype=jnp.uint32)
         self.key = jax.eval_shape(lambda: arguments.seed_key(0))
         self.params = Params(max_steps=shape(), slip=shape(dtype=jnp.float32))
         self.state, _ = jax.eval_shape(Lake().reset, self.board, self.params, self.fields)
-        self.transition = jax.eval_shape(transition, self.state, self.cells, self.key)
         cells, tasks = side**2, shape(side**2)
         numbers = dict.fromkeys(("first", "count", "place"), self.cells)
         self.lifelong_board = LifelongInstance(**vars(self.board), tasks=tasks, **numbers, board=shape())
@@ -76,11 +70,6 @@ class Shapes:
 SIZES = {"few": Shapes(2, 3), "many": Shapes(9, 12)}
 
 
-def each(function, options):
-    """A function of arrays that calls this one with each of some last arguments."""
-    return lambda *args: [function(*args, *option) for option in options]
-
-
 TRACED = {
     "autoreset.AutoReset.begin": lambda s: (AutoReset(Lake()).begin, s.bank, s.number, s.params),
     "autoreset.AutoReset.reset": lambda s: (AutoReset(Lake()).reset, s.bank, s.key, s.params),
@@ -94,47 +83,20 @@ TRACED = {
     ),
     "env.Lake.legal_actions": lambda s: (lambda state: [lake.legal_actions(state) for lake in LAKES], s.state),
     "env.Lake.reset": lambda s: (
-        lambda board, lifelong_board, *rest: (Lake().reset(board, *rest), LIFELONG.reset(lifelong_board, *rest)),
+        lambda board, lifelong_board, *rest: (FALL.reset(board, *rest), LIFELONG.reset(lifelong_board, *rest)),
         *(s.board, s.lifelong_board, s.params, s.fields),
     ),
     "env.Lake.step": lambda s: (
         lambda state, lifelong_board, moves, *keys: [
             *(lake.step(state, moves, key) for lake, key in zip(LAKES, keys[:2], strict=True)),
-            *(LIFELONG.step(state, moves, key) for state, key in zip(lifelong_board, keys[2:], strict=True)),
+            *(LIFELONG.step(state, moves, key) for state, key in zip(lifelong_board, keys[2:4], strict=True)),
+            *(LISTED.step(state, moves, key) for state, key in zip(lifelong_board, keys[4:], strict=True)),
         ],
-        *(s.state, s.lifelong_states, s.cells, *[s.key] * 4),
+        *(s.state, s.lifelong_states, s.cells, *[s.key] * 6),
     ),
-    "levels.LevelBank.at": lambda s: (LevelBank.at, s.bank, s.number),
-    "levels.LevelBank.draw": lambda s: (LevelBank.draw, s.bank, s.key),
-    "levels.LevelBank.draw_index": lambda s: (LevelBank.draw_index, s.bank, s.key),
-    "lifelong.next_goals": lambda s: (
-        lambda board, arrived, key: [lifelong.next_goals(board, arrived, own) for own in (key, None)],
-        *(s.lifelong_board, s.flags, s.key),
-    ),
-    "observations.flat": lambda s: (observations.flat, s.state),
-    "observations.one_hot": lambda s: (observations.one_hot, s.state),
-    "observations.planes": lambda s: (observations.planes, s.state),
-    "observations.window": lambda s: (
-        lambda state: [observations.window(2, project_goal=more, distances=more)(state) for more in (False, True)],
-        s.state,
-    ),
-    "rewards.cost": lambda s: (rewards.cost, s.transition),
-    "rewards.reached": lambda s: (rewards.reached, s.transition),
-    "rewards.shaped": lambda s: (rewards.shaped(), s.transition),
-    "rewards.sparse": lambda s: (rewards.sparse, s.transition),
-    "rules.legal_actions": lambda s: (each(rules.legal_actions, [("fall",), ("impassable",)]), s.board, s.cells),
-    "rules.move": lambda s: (
-        each(rules.move, [("fall", "block"), ("impassable", "end")]),
-        *(s.board, s.cells, s.cells),
-    ),
-    "state.State.steps_to_goals": lambda s: (
-        lambda states, cells: [State.steps_to_goals(state, cells[:, None]) for state in states],
-        *((s.state, *s.lifelong_states), s.cells),
-    ),
-    "view.View.__call__": lambda s: (view.View(), s.state),
 }
 
-FEW_AND_MANY = ("autoreset.AutoReset.step", "env.Lake.step", "env.Lake.legal_actions", "rules")
+FEW_AND_MANY = ("autoreset.AutoReset.step", "env.Lake.step", "env.Lake.legal_actions")
 """Functions that have a program for few agents and one for many."""
 
 

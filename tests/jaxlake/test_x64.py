@@ -1,28 +1,32 @@
-"""``JAX_ENABLE_X64=1``, another setting of JAX, changes no result."""
+"""``JAX_ENABLE_X64=1``, another setting of JAX, changes no result; `test_strict.py` traces steps with it."""
 
-import json
-import os
-import subprocess
-import sys
-
-import core_digest
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+
+from jaxlake import Kind, LakeConfig, LevelBank, Objective, action_values, generate, joint_values, pibt, solve, verify
+from tests.support.strict import settings
+
+
+def results():
+    """What the generator, the solvers, the planner and the verifier make of one key."""
+    config = LakeConfig.random([Kind.of(kind) for kind in (3, "4x3", "rooms5")], jax.random.key(7))
+    found = generate(config, jax.random.key(2), 40)
+    boards, plans, optimum = found.instances, found.solutions.plan, found.solutions.cost
+    wrong = plans.replace(paths=np.where(np.arange(plans.paths.size).reshape(plans.paths.shape) % 41, plans.paths, 3))
+    verdicts = [verify(boards, each, optimum, by) for each in (plans, wrong) for by in Objective]
+    joint = joint_values(boards, 2)
+    values = joint.values, jax.vmap(action_values)(joint, jnp.asarray(boards.starts[:, :2]))
+    drawn = jax.vmap(LevelBank.build(boards, with_distances=True).draw)(jax.random.split(jax.random.key(3), 64))
+    planned = pibt.plan(boards, jax.random.key(4), max_steps=40)
+    return config.data, boards, found.needs_wait, verdicts, solve(boards, Objective.MAKESPAN), values, drawn, planned
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("parts", [[], pytest.param(["--all"], marks=pytest.mark.slow)])
-def test_sixty_four_bits_change_no_result(parts):
-    # Beside each other: either compiles for most of its time.
-    runs = [
-        subprocess.Popen(
-            [sys.executable, core_digest.__file__, *parts],
-            env=os.environ | {"JAX_ENABLE_X64": flag, "JAX_PLATFORMS": "cpu"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for flag in ("0", "1")
-    ]
-    with runs[0], runs[1]:
-        (usual, fault), (wide, other_fault) = (run.communicate() for run in runs)
-    assert [run.returncode for run in runs] == [0, 0], (fault + other_fault).decode()
-    assert json.loads(wide) == json.loads(usual)
+def test_sixty_four_bits_change_no_result():
+    usual = results()
+    with settings(jax_enable_x64=True):
+        wide = results()
+    jax.tree.map(np.testing.assert_array_equal, wide, usual)
+    assert [leaf.dtype for leaf in jax.tree.leaves(wide[1:])] == [leaf.dtype for leaf in jax.tree.leaves(usual[1:])]
