@@ -9,6 +9,7 @@ Cells are [row, column]. The instance is required, but for its id; what is known
 ``.txt`` holds boards as ``from_text`` reads them, with blank lines between them.
 """
 
+import itertools
 import json
 import operator
 import os
@@ -236,13 +237,9 @@ def lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _drawings(text: str) -> Iterator[tuple[int, str]]:
-    rows: list[str] = []
-    for number, line in enumerate([*text.split("\n"), ""], 1):
-        if line.strip():
-            rows.append(line)
-        elif rows:
-            yield number - len(rows), "\n".join(rows)
-            rows = []
+    groups = itertools.groupby(enumerate(text.split("\n"), 1), lambda row: bool(row[1].strip()))
+    for rows in (list(rows) for drawn, rows in groups if drawn):
+        yield rows[0][0], "\n".join(line for _, line in rows)
 
 
 def _from_drawing(rows: str) -> Record:

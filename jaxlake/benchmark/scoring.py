@@ -182,16 +182,18 @@ class Scores:
         families = len(np.unique(self.benchmark.family)) > 1
         for agents in _and_together(self._agents):
             rows = [row for row in self.rows if row.num_agents == agents]
-            labels = {i: _label(row.family if families else row.wait_subset) for i, row in enumerate(rows)}
+            keys = [row.family if families else row.wait_subset for row in rows]
+            labels = {i: "all" if key is None else key if families else f"{key:.2f}" for i, key in enumerate(keys)}
             cells = [row.by_size | {None: row.mean} for row in rows]
             sizes = {size: "Sum" if size is None else f"{size}x{size}" for size in cells[-1]}  # the last: all boards
-            part = np.full(len(self.benchmark), True) if agents is None else self._agents == agents
+            part = _where(self._agents, agents)
             share = self.optimal[part].sum() / self.valid[part].sum() if self.valid[part].any() else 0.0
             notes = {"optimal": f"of the valid, optimal: {100 * share:.1f} %"} if self._has_optima else {}
             for name, note in ({"valid": ""} | notes).items():
 
                 def cell(i: int, size: int | None, cells: Sequence[Any] = cells, name: str = name) -> str:
-                    return _shown(cells[i][size], name) if size in cells[i] else ""
+                    shown = cells[i].get(size)
+                    return f"{getattr(shown, name):.1f}±{getattr(shown, f'{name}_se'):.1f}" if shown else ""
 
                 title = "all agents, mean over agents and sizes" if agents is None else f"{agents} agents"
                 yield Table.grid(f"{title}, {name} %", "family" if families else "wait", labels, sizes, cell, note)
@@ -327,14 +329,6 @@ def _verdicts(
         columns = np.stack([failure, verdict.optimal, arrived, costs.sum_of_costs, costs.makespan])
         judged[:, begin : begin + size] = columns[:, : len(part)]
     return judged
-
-
-def _label(value: str | float | None) -> str:
-    return "all" if value is None else f"{value:.2f}" if isinstance(value, float) else value
-
-
-def _shown(cell: Cell, name: str) -> str:
-    return f"{getattr(cell, name):.1f}±{getattr(cell, f'{name}_se'):.1f}"
 
 
 def _and_together(values: np.ndarray) -> list[Any]:
