@@ -40,7 +40,7 @@ class Lake:
       reward: ``Transition -> float32 [max_agents]``.
       goals: the effect of reaching a goal; a ``GoalRule`` or its word. All but ``ONCE`` play a lifelong episode on a
         board of ``lifelong.board``, with a reward such as ``rewards.reached``: it ends when time runs out, or with a
-        fall or a conflict where these end it. ``rewards.sparse`` and ``rewards.cost`` need another end: ValueError.
+        fall or a conflict where these end it. ``rewards.sparse`` and ``rewards.cost`` refuse it.
     """
 
     # --- What you write ---
@@ -56,9 +56,6 @@ class Lake:
         object.__setattr__(self, "holes", HoleRule(self.holes))
         object.__setattr__(self, "conflicts", ConflictRule(self.conflicts))
         object.__setattr__(self, "goals", GoalRule(self.goals))
-        if self.goals is not GoalRule.ONCE and self.reward in (rewards.sparse, rewards.cost):
-            name, rule = self.reward.__name__, self.goals.value
-            raise ValueError(f"rewards.{name} needs an end, which goals = {rule!r} has not: use rewards.reached")
 
     # --- What you get ---
 
