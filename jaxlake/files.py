@@ -29,6 +29,7 @@ Record = dict[str, Any]
 KNOWN = ("status", "optimum", "lower_bound", "needs_wait", "plan")
 """The keys of a record that are not the instance."""
 
+_LARGEST = 2048  # A mistyped size must not ask for more memory than there is; MovingAI's boards are smaller.
 _Divide = Callable[[str], Iterator[tuple[int, str]]]
 _Parse = Callable[[str], Record]
 
@@ -83,7 +84,7 @@ def from_record(entry: Record, max_size: int | None = None, max_agents: int | No
     size, agents = operator.index(entry["size"]), operator.index(entry["agents"])
     holes, starts, goals = (_pairs_of(entry[key]) for key in ("holes", "starts", "goals"))
     max_size, max_agents = max_size or size, max_agents or agents
-    if not (1 <= size <= max_size and len(starts) == len(goals) == agents <= max_agents):
+    if not (1 <= size <= min(max_size, _LARGEST) and len(starts) == len(goals) == agents <= max_agents):
         raise ValueError(f"size {size} with {agents} agents, {len(starts)} starts and {len(goals)} goals does not fit")
     for pairs in (holes, starts, goals):
         if np.any((pairs < 0) | (pairs >= size)):  # else it would be a cell of another row
