@@ -8,15 +8,8 @@ import oracles
 import pytest
 
 import jaxlake
-<<<<<<< HEAD
-from jaxlake import LakeConfig, LevelBank, Params, Plan, files, generate, observations, pibt, stack, to_text, verify
-from jaxlake.env import Lake
-from jaxlake.solve import joint_values, solve
-from jaxlake.text import prompt
-=======
 from jaxlake import LakeConfig, LevelBank, Params, generate, observations, pibt, stack, verify
 from jaxlake.env import Lake
->>>>>>> 19d02d9 (Tests of the environment say each thing once)
 from jaxlake.types import ABSENT
 from tests.support.faces import FACES
 
@@ -74,19 +67,3 @@ def test_pictures_are_a_screen_wide_and_show_no_numbers_that_nobody_can_read(boa
     image = pytest.importorskip("PIL.Image").open(io.BytesIO(jaxlake.png(boards[0])))
     assert 960 <= image.width <= 1100 and image.width == image.height
     assert ("<text" in jaxlake.svg(boards[0])) == (boards.max_size == 32)
-<<<<<<< HEAD
-
-
-def test_what_ends_earlier_says_so_in_one_line_and_names_the_way_out(boards):
-    for refused, way_out in (
-        (lambda: solve(boards), "jaxlake.pibt plans on larger boards"),
-        (lambda: joint_values(boards, 2), "3 reach 6"),
-        (lambda: to_text(boards[0]), "prompts of coordinates have no such limit"),
-        (lambda: Lake(observe=observations.text).reset(boards[0]), "svg and render_mode='rgb_array' draw any number"),
-    ):
-        with pytest.raises(ValueError) as told:
-            refused()
-        assert way_out in str(told.value) and "\n" not in str(told.value)
-    assert f"{boards.max_agents - 1}(" in prompt(boards[0], "coordinates")
-=======
->>>>>>> 19d02d9 (Tests of the environment say each thing once)
