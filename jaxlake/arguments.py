@@ -25,4 +25,5 @@ def seed_key(seed: Any) -> jax.Array:
 
 def threefry_key(key: Any) -> jax.Array:
     """Return a key of threefry made of one of any kind, threefry's own as it is, for draws under ``vmap``."""
-    return jax.random.wrap_key_data(jax.random.key_data(key)[:2], impl="threefry2x32")
+    made: jax.Array = jax.random.wrap_key_data(jax.random.key_data(key)[:2], impl="threefry2x32")
+    return made

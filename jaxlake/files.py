@@ -224,7 +224,7 @@ def whole_lines(path: str | os.PathLike[str], cut: bool = False) -> list[bytes]:
 
 def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
     """Return the functions that divide the file into parts with their line numbers and that read a part."""
-    formats = {".jsonl": (lines, json.loads), ".txt": (_drawings, _from_drawing)}
+    formats: dict[str, tuple[_Divide, _Parse]] = {".jsonl": (lines, json.loads), ".txt": (_drawings, _from_drawing)}
     suffix = Path(path).suffix.lower()
     if suffix not in formats:
         raise ValueError(f"{path} must end in {' or '.join(formats)}")
