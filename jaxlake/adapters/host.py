@@ -45,8 +45,7 @@ class Episode:
 
     def __init__(self, bank: LevelBank, lake: Lake, params: Params) -> None:
         self.bank, self.lake, self.params = bank, lake, params
-        leaves, treedef = jax.tree.flatten((bank, params))
-        self.first = _first(lake, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves), treedef)
+        _, self.first = jax.eval_shape(functools.partial(_begin, lake), bank, np.int32(0), params)
         self._layout = Layout(self.first)
 
     def begin(self, random: np.random.Generator, level: int | None) -> TimeStep:
@@ -146,25 +145,16 @@ def _generated(kind: Kind) -> LevelBank:
     return LevelBank.build(generate(config, seed_key(0), GENERATED_LEVELS).instances)
 
 
-def begin(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, TimeStep]:
+@functools.partial(jax.jit, static_argnames="lake")  # so that it is traced once, for shapes and for `_reset_one`
+def _begin(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, TimeStep]:
     """Begin an episode on the bank's level of that number."""
     instance, distances = bank.at(level)
     return lake.reset(instance, params, distances)
 
 
-@functools.cache
-def _first(lake: Lake, leaves: tuple[tuple[tuple[int, ...], np.dtype], ...], treedef: Any) -> TimeStep:
-    """Return the shapes of a time step."""
-    bank, params = jax.tree.unflatten(treedef, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
-    first: TimeStep = jax.eval_shape(functools.partial(begin, lake), bank, jax.ShapeDtypeStruct((), np.int32), params)[
-        1
-    ]
-    return first
-
-
 @functools.partial(jax.jit, static_argnames="lake")
 def _reset_one(lake: Lake, bank: LevelBank, level: jax.Array, params: Params) -> tuple[State, jax.Array]:
-    state, timestep = begin(lake, bank, level, params)
+    state, timestep = _begin(lake, bank, level, params)
     return state, pack(timestep)
 
 

@@ -83,7 +83,9 @@ def _random_block(
     there = jnp.arange(max_agents) < num_agents
     starts = jnp.where(there & (score > 0), starts, ABSENT).astype(jnp.int32)
     words = pack(free.reshape(BLOCK, max_size, max_size))
-    goals, lengths = (part.reshape(BLOCK, max_agents) for part in jax.lax.map(_goals, _parts((words, starts, choice))))
+    # Parts of a block are flooded one after another.
+    parts = (array.reshape(-1, TOGETHER, *array.shape[1:]) for array in (words, starts, choice))
+    goals, lengths = (part.reshape(BLOCK, max_agents) for part in jax.lax.map(_goals, tuple(parts)))
     board = Instance(
         size=jnp.full(BLOCK, size, jnp.int32),
         num_agents=jnp.full(BLOCK, num_agents, jnp.int32),
@@ -92,14 +94,6 @@ def _random_block(
         goals=goals,
     )
     return board, lengths
-
-
-def _parts(arrays: tuple[Array, ...]) -> tuple[jax.Array, ...]:
-    """Split a block into parts that are flooded one after another."""
-    parts: tuple[jax.Array, ...] = jax.tree.map(
-        lambda array: jnp.asarray(array).reshape(-1, TOGETHER, *array.shape[1:]), arrays
-    )
-    return parts
 
 
 def _goals(part: tuple[Array, Array, Array]) -> tuple[jax.Array, jax.Array]:

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxlake import files, levels
-from jaxlake.arguments import whole_number
 from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.solve import solve, without_waiting
-from jaxlake.solve.tree import MAX_HORIZON
 from jaxlake.types import MAX_AGENTS, MAX_SIZE, MAX_STEPS, Instance, Status
 
 _EXAMPLE = """\
@@ -35,7 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         files.check_target(options.output)
         if Path(options.output).suffix.lower() != ".jsonl":
             raise ValueError(f"{options.output}: plans need a file that ends in .jsonl")
-        whole_number("--max-steps", options.max_steps, 1, MAX_HORIZON)
         entries = files.read_records(options.boards, MAX_SIZE, MAX_AGENTS)
         instances = levels.stack([files.from_record(entry) for entry in entries])
         solved = _solved(entries, instances, options.max_steps)

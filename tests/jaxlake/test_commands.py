@@ -134,7 +134,7 @@ def test_a_board_is_drawn_in_the_format_that_the_ending_names(here, capsys):
         (generate, "-o nowhere/x.jsonl", "No such file or directory: "),
         (generate, "-o x.jsonl --exclude large.jsonl", "large.jsonl, line 1: ValueError: size 11 with 1 agents"),
         (solve, "faulty.jsonl -o x.jsonl", "faulty.jsonl, line 2: KeyError: 'size'"),
-        (solve, "boards.txt -o x.jsonl --max-steps 128", "--max-steps = 128 must be a whole number from 1 to 127"),
+        (solve, "boards.txt -o x.jsonl --max-steps 128", "max_steps = 128 must be a whole number from 1 to 127"),
         (solve, "boards.txt -o x.txt", "x.txt: plans need a file that ends in .jsonl"),
         (render, "boards.txt -o x.svg --animate", "boards.txt: board 0 has no plan; python -m jaxlake.solve finds one"),
         (render, "boards.txt -o x.gif", "x.gif must end in .txt, .svg, .png"),
