@@ -81,6 +81,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_LETTERS = re.compile(r"[\W\d_]*+(?:[UDLRWudlrw]++[\W\d_]*+)++")
 _BEFORE, _AFTER = re.compile("([0-9]{0,2})([UDLRW])"), re.compile("([UDLRW])([0-9]{0,2})")
 
 Step = int | Action
@@ -103,24 +104,29 @@ class Body(NamedTuple):
         """Whether it says nothing."""
         return not (self.steps or self.problem or self.remark)
 
+    @property
+    def is_moves(self) -> bool:
+        """Whether it begins with a move."""
+        return Action in map(type, self.steps[:1])
+
 
 def read_body(text: str, side: int) -> Body:
     """Read the text behind a label: its first line, and further ones that hold steps and nothing else."""
     body, apart = Body([]), False
     for line in text.split("\n"):
         part = _read_line(line, side)
-        told = len(body.steps) > 1  # by cells alone, if the first two are cells
-        foreign = told and Action not in map(type, body.steps[:2]) and {Action} == set(map(type, part.steps))
-        late = told and part.times and not body.times
+        foreign = part.is_moves and not body.is_moves
+        numbered = line[:1].isdecimal() and (body.is_moves or re.search(r"\d, ?\d", line))
+        late = part.times and not body.times and len(body.steps) > 1
         if part.empty:
             apart = apart or not line.strip()
         elif not body.steps:
             body, apart = part, False
-        elif (foreign and not re.search("[a-z]{2}", line)) or (late and apart):
-            break  # the same once more, as letters or step by step
-        elif part.remark and (apart or not part.steps) and not (part.problem and line[:1].isdecimal()):
+        elif (foreign and _LETTERS.fullmatch(line)) or (late and apart):
+            break
+        elif part.remark and (apart or foreign or not part.steps) and not (numbered and part.problem):
             break  # noqa: SIM114 - the one is no step, the other a remark
-        elif part.remark or part.problem or late or foreign or (apart and not part.times):
+        elif part.remark or part.problem or late or (apart and not part.times):
             return body._replace(problem=part.problem or "it is not clear what follows it")
         else:
             body = part._replace(steps=body.steps + part.steps, times=body.times + part.times)
@@ -138,7 +144,8 @@ def _read_line(line: str, side: int) -> Body:  # noqa: C901 - one pass, one stat
     cells, linked = "cell" in kinds, words or not kinds.isdisjoint(("cell", "letters", "aside"))
     steps: list[Step] = []
     times: list[int] = []
-    problem = stray = ""
+    problem = "moves are told in words and in letters" if words and "letters" in kinds else ""
+    stray = ""
     count = 1  # A number that counts the move behind it.
     last = -1  # The token of the last step.
     for index, token in enumerate(tokens):
