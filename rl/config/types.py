@@ -30,12 +30,6 @@ inferred = functools.partial(Origin, "inferred")
 """Marks a setting whose value follows from what the paper says."""
 
 
-def _known_rule(name: str) -> str:
-    if name not in RULES:
-        raise ValueError(f"must be one of {', '.join(RULES)}")
-    return name
-
-
 def _known_modules(context: str) -> str:
     modules(context)
     return context
@@ -50,11 +44,11 @@ def _read_kinds(values: Any) -> tuple[Kind, ...]:
     return kinds
 
 
-def _labels(kinds: tuple[Kind, ...]) -> tuple[int | str, ...]:
-    return tuple(kind.label for kind in kinds)
-
-
-Kinds = Annotated[tuple[Kind, ...], pydantic.PlainValidator(_read_kinds), pydantic.PlainSerializer(_labels)]
+Kinds = Annotated[
+    tuple[Kind, ...],
+    pydantic.PlainValidator(_read_kinds),
+    pydantic.PlainSerializer(lambda kinds: tuple(kind.label for kind in kinds), tuple[int | str, ...]),
+]
 """Kinds of boards, given in any order as sizes, names and ranges (``3-6``, ``rooms5-8x3``), kept in ascending order."""
 
 Natural = Annotated[int, Field(ge=0)]
@@ -77,7 +71,7 @@ Own = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*
 OptimizerName = Annotated[
     Optimizer | Own, Field(description="optimizer; muon: for the layers' matrices, with adamw for the rest")
 ]
-RuleName = Annotated[str, AfterValidator(_known_rule)]
+RuleName = Annotated[str, Field(pattern=f"^({'|'.join(RULES)})$")]
 ContextName = Annotated[str, AfterValidator(_known_modules)]
 Holes = Annotated[
     tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],
