@@ -74,7 +74,7 @@ def words(kind: Any) -> list[str]:
         return [member.value for member in kind]
     parts = typing.get_args(kind)
     if typing.get_origin(kind) is Literal:
-        return [*parts] if len(parts) > 1 else []
+        return [part for part in parts if isinstance(part, str)]
     return [word for part in parts for word in words(part)]
 
 

@@ -39,7 +39,7 @@ def test_shipped_configs_are_read_and_written_back(path, tmp_path):
         ("tiny", "seed", "must be key=value"),
         ("tiny", "seed=[", "not YAML: "),
         ("tiny", "student.learn.schedule=cos", 'schedule = "cos": must be one of constant, linear, cosine'),
-        ("tiny", "engineer.kind=holes", "must be one of checkpoint, checkpoint_shuffled"),
+        ("tiny", "engineer.kind=holes", "api, hindsight, fixed_random"),
         ("tiny", "student.text.style=a b:c", "must be one of coordinates, grid, verbose, module:function"),
         ("tiny", "student.reward.kind=paper", "learn.credit = exact needs reward.kind = optimal"),
         ("tiny", "student.text.thinking=true", "learn.credit = exact needs reward.kind = optimal"),
