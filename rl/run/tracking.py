@@ -181,6 +181,7 @@ class WeightsAndBiases:
         mode = config.tracking.wandb
         self._wandb, self._config, self._directory = _import("wandb", f"wandb = {mode}"), config, run
         self._run: Any = None
+        os.environ.setdefault("WANDB_DISABLE_WEAVE", "true")  # silent or not, it advertises where openai is imported
         os.environ.setdefault("WANDB__TRANSACTION_LOG_FLUSH_INTERVAL", "1")  # seconds; 15 by default
         if mode == "online":
             self._wandb.setup(settings=self._wandb.Settings(mode="online", silent=True))
