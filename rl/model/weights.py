@@ -1,9 +1,10 @@
 """Checkpoints in Hugging Face format, read and written: config.json and safetensors, never pickle.
 
-Both ways one tensor is in flight at a time: a shard of a stacked parameter is filled on its device layer by layer, and
-a file is written while its tensors are fetched. A tensor of a checkpoint has its output axis first, ours its inputs.
+One parameter is read at a time, with the tensors of all layers stacked, and a file is written while its tensors are
+fetched one by one. A tensor of a checkpoint has its output axis first, ours its inputs.
 """
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -19,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 from safetensors import SafetensorError, safe_open
 
@@ -45,14 +46,12 @@ class Tensor:
     Attributes:
       path: the parameter's path.
       layer: its place along the leading axis; None if the parameter is not stacked.
-      shape: shape in the checkpoint.
-      transposed: whether it is the transpose of ours; norms, biases, embedding and head are not.
+      shape: shape in the checkpoint; a matrix of a layer is the transpose of ours.
     """
 
     path: tuple[str, ...]
     layer: int | None
     shape: tuple[int, ...]
-    transposed: bool
 
     @property
     def name(self) -> str:
@@ -60,15 +59,6 @@ class Tensor:
         if self.layer is not None:
             name = name.replace("layers.", f"layers.{self.layer}.", 1)
         return name if self.path[0] == "lm_head" else f"model.{name}"
-
-    def sharding(self, whole: NamedSharding | None) -> Sharding:
-        """Return the sharding by which each device reads just what it needs of the parameter, laid out as `whole`."""
-        if whole is None:
-            return SingleDeviceSharding(jax.local_devices()[0])
-        if self.layer is None:
-            return whole
-        axes = [*whole.spec, *[None] * (1 + len(self.shape) - len(whole.spec))][1:]
-        return NamedSharding(whole.mesh, P(*(axes[::-1] if self.transposed else axes)))
 
 
 def resolve(path: str | Path) -> Path:
@@ -102,10 +92,9 @@ def _tensors(base: nnx.State) -> dict[str, Tensor]:
     for parts, variable in nnx.to_flat_state(base):
         path = tuple(map(str, parts))
         if path[0] == "layers":
-            shape = variable.shape[:0:-1]
-            tensors += [Tensor(path, i, shape, transposed=len(shape) == 2) for i in range(variable.shape[0])]
+            tensors += [Tensor(path, i, variable.shape[:0:-1]) for i in range(variable.shape[0])]
         else:
-            tensors.append(Tensor(path, None, variable.shape, transposed=False))
+            tensors.append(Tensor(path, None, variable.shape))
     order = ["embed_tokens", "layers", "norm", "lm_head"]
     tensors.sort(key=lambda tensor: (order.index(tensor.path[0]), tensor.layer or 0))
     return {tensor.name: tensor for tensor in tensors}
@@ -114,10 +103,10 @@ def _tensors(base: nnx.State) -> dict[str, Tensor]:
 def load(
     folder: Path | str, config: DecoderConfig, mesh: Mesh | None = None, key: jax.Array | None = None
 ) -> tuple[nnx.GraphDef[Decoder], nnx.State]:
-    """Read single or sharded safetensors straight into their shardings, tensor by tensor.
+    """Read single or sharded safetensors straight into their shardings, parameter by parameter.
 
-    Host memory stays below the largest file plus one tensor, device memory at the parameters plus one tensor. Each
-    process of a job reads only what its devices hold.
+    Host memory stays at the pages of the mapped files and the largest parameter, of all layers; device memory at the
+    parameters. Each process of a job reads only what its devices hold.
 
     Args:
       folder: directory with model.safetensors, or several `*.safetensors` and their index, which names what is read.
@@ -127,60 +116,53 @@ def load(
     """
     graph, shapes = abstract(config, mesh)
     base = lora.split(shapes)[1] if config.lora else shapes
-    tensors, variables = _tensors(base), dict(nnx.to_flat_state(base))
-    files = weight_files(Path(folder), tensors, config.tie_word_embeddings)
-    values = {
-        path: jnp.zeros(x.shape, x.dtype, device=x.sharding) for path, x in variables.items() if path[0] == "layers"
-    }
-    for file, names in files.items():
-        with safe_open(file, "np") as handle:  # one file mapped at a time: its pages count as memory while it is open
-            for name in names:
-                tensor, part = tensors[name], handle.get_slice(name)
-                variable = variables[tensor.path]
-                value = jax.make_array_from_callback(tensor.shape, tensor.sharding(variable.sharding), part.__getitem__)
-                if tensor.layer is None:
-                    values[tensor.path] = value.astype(variable.dtype)
-                else:
-                    values[tensor.path] = _insert(values[tensor.path], value, tensor.layer, variable.sharding)
-                # Reading is faster than some devices' links: without this, tensors would pile up on the host.
-                jax.block_until_ready(values[tensor.path])
-    flat = [(path, variable.replace(values[path])) for path, variable in variables.items()]
+    tensors, alone, flat = _tensors(base), SingleDeviceSharding(jax.local_devices()[0]), []
+    with contextlib.ExitStack() as files:
+        slices = _open(files, Path(folder), tensors, config.tie_word_embeddings)
+        for path, variable in nnx.to_flat_state(base):
+            parts = [slices[name] for name, tensor in tensors.items() if tensor.path == path]
+            read = functools.partial(_read, parts, path[0] == "layers", variable.shape, variable.dtype)
+            value = jax.make_array_from_callback(variable.shape, variable.sharding or alone, read)
+            # Reading is faster than some devices' links: without this, parameters would pile up on the host.
+            flat.append((path, variable.replace(jax.block_until_ready(value))))
     if config.lora:
         flat += nnx.to_flat_state(_adapters(config, mesh)(key))
     return graph, nnx.from_flat_state(flat)
 
 
-def weight_files(folder: Path, tensors: dict[str, Tensor], tied: bool) -> dict[Path, list[str]]:
-    """Return the files of a checkpoint, each with the names of its tensors, once these are all and only a model's.
+def _open(files: contextlib.ExitStack, folder: Path, tensors: dict[str, Tensor], tied: bool) -> dict[str, Any]:
+    """Open the files of a checkpoint, and return slices of its tensors, once these are all and only a model's.
 
     As in `transformers`, a model.safetensors is the whole checkpoint, and else the index names its files; other files
     beside them are no part of it, and a head beside a tied embedding is not read.
     """
     ignored = re.compile(f"{BUFFERS}|^lm_head.weight$" if tied else BUFFERS)
-    files: dict[Path, list[str]] = {}
-    shapes: dict[str, tuple[int, ...]] = {}
+    names, slices = [WHOLE], {}
     try:
-        names = [WHOLE]
         if not (folder / WHOLE).exists() and (folder / INDEX).exists():
             names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
-        for file in (folder / name for name in names):
-            with safe_open(file, "np") as handle:
-                files[file] = [name for name in handle.keys() if not ignored.search(name)]  # noqa: SIM118 - no mapping
-                shapes |= {name: tuple(handle.get_slice(name).get_shape()) for name in files[file]}
+        for file in (files.enter_context(safe_open(folder / name, "np")) for name in names):
+            slices |= {name: file.get_slice(name) for name in file.keys() if not ignored.search(name)}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise ConfigError(f"student.model.path = {folder}: cannot read its safetensors ({error})") from None
-    for name in sorted(tensors.keys() | shapes.keys()):
-        expected, shape = tensors[name].shape if name in tensors else None, shapes.get(name)
+    for name in sorted(tensors.keys() | slices.keys()):
+        expected = tensors[name].shape if name in tensors else None
+        shape = tuple(slices[name].get_shape()) if name in slices else None
         if shape != expected:
             raise ConfigError(f"student.model.path = {folder}: {name} has shape {shape}, which must be {expected}")
-    return files
+    return slices
 
 
-@functools.partial(jax.jit, static_argnames="sharding", donate_argnums=0)
-def _insert(stack: jax.Array, tensor: jax.Array, layer: int, sharding: Sharding | None) -> jax.Array:
-    """Write a checkpoint's tensor into the donated stack as one of its layers."""
-    stack = jax.lax.dynamic_update_index_in_dim(stack, tensor.T.astype(stack.dtype), layer, 0)
-    return stack if sharding is None else jax.lax.with_sharding_constraint(stack, sharding)
+def _read(
+    parts: list[Any], stacked: bool, shape: tuple[int, ...], dtype: np.dtype, index: tuple[slice, ...]
+) -> np.ndarray:
+    """Return a device's part of a parameter from its tensors, of which there is one a layer if it is stacked."""
+    if not stacked:
+        return parts[0][index].astype(dtype)
+    stack = np.empty([len(range(size)[axis]) for size, axis in zip(shape, index, strict=True)], dtype)
+    for layer, part in zip(stack, parts[index[0]], strict=True):
+        layer[...] = part[index[:0:-1]].T
+    return stack
 
 
 @functools.cache
