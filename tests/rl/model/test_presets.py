@@ -10,19 +10,14 @@ import pytest
 from rl.config import ConfigError
 from rl.model.decoder import RopeScaling, abstract
 from rl.model.presets import PRESETS, read_config, shape_of
-from rl.model.tokenizer import Tokenizer
 
 PUBLISHED = {
-    # Bytes in bfloat16 of the hub's safetensors. Those of 0.6B and 1.7B carry the tied head a second time.
+    # Bytes in bfloat16 of the hub's safetensors, for names that are not in `CONFIGS`. Two carry the tied head twice.
     "qwen3-0.6b": 2 * (751_632_384 - 151_936 * 1024),
     "qwen3-1.7b": 4_063_479_808 - 2 * 151_936 * 2048,
     "qwen3-4b": 8_044_936_192,
-    "qwen3-4b-2507": 8_044_936_192,
     "qwen3-8b": 16_381_470_720,
-    "smollm2-135m": 2 * 134_515_008,
     "smollm2-360m": 2 * 361_821_120,
-    "qwen2.5-0.5b": 2 * 494_032_768,
-    "llama-3.2-1b": 2 * 1_235_814_400,
 }
 
 CONFIGS = json.loads((Path(__file__).parent / "data" / "published-configs.json").read_text())
@@ -30,19 +25,10 @@ CONFIGS = json.loads((Path(__file__).parent / "data" / "published-configs.json")
 QWEN3 = "qwen3-4b-2507"
 
 
-def parameters_of(name: str) -> int:
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(abstract(PRESETS[name])[1]))
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_presets_have_as_many_parameters_as_the_published_checkpoints(name):
-    assert 2 * parameters_of(name) == PUBLISHED[name]
-
-
-def test_the_presets_to_train_from_scratch_hold_the_shipped_tokenizer():
-    assert 0.4e6 < parameters_of("tiny") < 0.6e6
-    assert 24e6 < parameters_of("small") < 27e6
-    assert len(Tokenizer()) <= PRESETS["tiny"].vocab_size == PRESETS["small"].vocab_size
+    shapes = jax.tree.leaves(abstract(PRESETS[name])[1])
+    assert 2 * sum(math.prod(leaf.shape) for leaf in shapes) == PUBLISHED[name]
 
 
 def written(folder, name=QWEN3, **changes):

@@ -51,12 +51,11 @@ def test_padding_is_on_the_right_and_too_long_a_row_names_the_setting(tokenizer)
         tokenizer.pad_right([[1, 2]], 1, "student.text.max_prompt_tokens")
 
 
-@pytest.mark.parametrize("name", ["Qwen2Tokenizer", "TokenizersBackend", "ATokenizerOfTomorrow"])
-def test_a_checkpoints_tokenizer_goes_through_the_same_class(folder, tokenizer, name):
+def test_a_checkpoints_tokenizer_goes_through_the_same_class(folder, tokenizer):
     """As a published Qwen3's, with its template in the settings."""
     template = (folder / "chat_template.jinja").read_text()
     (folder / "chat_template.jinja").unlink()
-    change(folder / "tokenizer_config.json", tokenizer_class=name, chat_template=template.rstrip())
+    change(folder / "tokenizer_config.json", tokenizer_class="ATokenizerOfTomorrow", chat_template=template.rstrip())
     other = Tokenizer(folder)
     text = "0:(0,0)(0,1)\n1:(2,2) <think>Größe</think> \n\n 57 % of it's"
     assert other.encode(text) == tokenizer.encode(text)
