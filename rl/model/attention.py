@@ -1,7 +1,7 @@
 """Causal self-attention behind one function, and attention of new tokens to a cache; axis letters as in `model`."""
 
-import enum
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -21,28 +21,23 @@ SLOTS_AT_ONCE = 256
 """Slots of a row in one pass of `read_rows`: half a MiB of Qwen3-4B's keys. Half of them are too many on average."""
 
 
-class Kernel(enum.Enum):
-    """A kernel of whole sequences: cuDNN's on NVIDIA GPUs, splash on TPUs, plain XLA anywhere."""
-
-    XLA = enum.auto()
-    CUDNN = enum.auto()
-    SPLASH = enum.auto()
+Kernel = Callable[[jax.Array, jax.Array, jax.Array, Array], jax.Array]
+"""Attention of whole sequences: `cudnn` on NVIDIA GPUs, `splash` on TPUs, `xla` anywhere."""
 
 
-def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kind: Kernel, mesh: Mesh | None) -> jax.Array:
+def attend(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array, kernel: Kernel, mesh: Mesh | None) -> jax.Array:
     """Compute grouped-query causal self-attention of whole sequences, with the softmax in float32.
 
     Args:
       q: ``[B, T, N, H]``.
       k, v: ``[B, T, K, H]``.
       valid: bool ``[B, T]``, False on padding; with cuDNN's kernel all of it on the right.
-      kind: the kernel, as `choose_kernel` returns it.
+      kernel: the kernel, as `choose_kernel` returns it.
       mesh: the model's mesh, rows over `fsdp` and heads over `tp`; None on one device.
 
     Returns:
       ``[B, T, N, H]``; values on padding mean nothing, and are finite.
     """
-    kernel = {Kernel.XLA: xla, Kernel.CUDNN: cudnn, Kernel.SPLASH: splash}[kind]
     if kernel is xla or mesh is None:
         return kernel(q, k, v, valid)
     rows = "fsdp" if q.shape[0] % mesh.shape["fsdp"] == 0 else None
@@ -63,10 +58,10 @@ def device_of(mesh: Mesh | None) -> jax.Device:
 def choose_kernel(device: jax.Device, dtype: jnp.dtype, head_dim: int) -> Kernel:
     """Return the platform's own kernel where dtype and head size fit it, and else XLA's."""
     if device.platform == "tpu":
-        return Kernel.SPLASH
+        return splash
     fits = dtype in (jnp.bfloat16, jnp.float16) and head_dim <= 128 and head_dim % 8 == 0
     major = str(getattr(device, "compute_capability", "")).split(".")[0]  # NVIDIA's alone is a number
-    return Kernel.CUDNN if fits and major.isdigit() and int(major) >= 8 else Kernel.XLA
+    return cudnn if fits and major.isdigit() and int(major) >= 8 else xla
 
 
 def cudnn(q: jax.Array, k: jax.Array, v: jax.Array, valid: Array) -> jax.Array:
@@ -131,7 +126,7 @@ def attend_cached(
     cache: tuple[Array, Array],
     layer: jax.Array | int,
     lengths: jax.Array,
-    kind: Kernel,
+    kernel: Kernel,
     mesh: Mesh | None,
 ) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
     """Write one new token a row to a layer of the cache, and compute its attention to the row's tokens so far.
@@ -146,7 +141,7 @@ def attend_cached(
       layer: number of the layer among the L.
       lengths: int32 ``[B]``, at most S: tokens of each row with the new one, whose slot is the last of them. 0 where
         nothing is wanted of a row: its slot 0 is written, nothing is read, and its result is 0.
-      kind: the model's kernel, as `choose_kernel` returns it.
+      kernel: the model's kernel, as `choose_kernel` returns it.
       mesh: the model's mesh.
 
     Returns:
@@ -154,7 +149,7 @@ def attend_cached(
     """
     _, _, groups, slots, dim = cache[0].shape
     on_gpu = device_of(mesh).platform == "gpu"
-    fused = kind is Kernel.CUDNN and slots >= 16 and dim >= 16 and dim.bit_count() == 1
+    fused = kernel is cudnn and slots >= 16 and dim >= 16 and dim.bit_count() == 1
     read = flash_decoding if fused else functools.partial(read_rows, at_once=on_gpu)
 
     def write_and_read(

@@ -10,7 +10,6 @@ import pytest
 
 from rl.model import attention
 from rl.model.attention import (
-    Kernel,
     attend,
     attend_cached,
     choose_kernel,
@@ -51,7 +50,7 @@ def values_and_gradients(kernel, q, k, v, direction, valid):
 def test_attention_is_the_softmax_over_the_tokens_up_to_each():
     q, k, v, _ = inputs(2, 5)
     valid = np.array([[True] * 4 + [False], [False, False] + [True] * 3])
-    y = np.asarray(jax.jit(lambda *x: attend(*x, Kernel.XLA, None))(q, k, v, valid))
+    y = np.asarray(jax.jit(lambda *x: attend(*x, xla, None))(q, k, v, valid))
     assert np.isfinite(y).all()
     for row, time in np.argwhere(valid):
         for head in range(4):
@@ -84,7 +83,7 @@ def test_flash_decoding_is_the_softmax_over_a_rows_tokens(slots):
 def test_a_new_token_goes_behind_its_row_and_nowhere_else(mesh):
     mesh = mesh and make_mesh(*mesh, devices=jax.devices()[:4])
     q, k, v, cache, lengths = cache_inputs(slots=12, dim=8)
-    attend_to_cache = jax.jit(lambda *x: attend_cached(*x, Kernel.XLA, mesh))
+    attend_to_cache = jax.jit(lambda *x: attend_cached(*x, xla, mesh))
     y, written = attend_to_cache(q, k, v, cache, 1, lengths)
     for old, new, found in zip(cache, (k, v), written, strict=True):
         expected = np.array(old)
@@ -109,7 +108,7 @@ def test_slots_that_no_row_fills_are_not_read(monkeypatch):
 def test_on_a_gpu_a_cache_is_read_by_flash_decoding_on_a_mesh_and_without():
     q, k, v, cache, lengths = cache_inputs(300, 64, jnp.bfloat16)
     for mesh in None, make_mesh(1, 1):
-        program = jax.jit(lambda *x, mesh=mesh: attend_cached(*x, Kernel.CUDNN, mesh))
+        program = jax.jit(lambda *x, mesh=mesh: attend_cached(*x, cudnn, mesh))
         assert "flash_decoding" in program.lower(q, k, v, cache, 1, lengths).as_text()
         y, (keys, values) = program(q, k, v, cache, 1, lengths)
         expected = cache_by_hand(q, keys[1], values[1], lengths)
@@ -175,7 +174,7 @@ def test_cudnn_gets_an_even_length_with_the_padding_on_the_right(monkeypatch):
 
 
 @pytest.mark.parametrize(("fsdp", "tp"), [(4, 2), (2, 4)])
-def test_a_kernel_gets_its_part_of_rows_and_heads_on_a_mesh(fsdp, tp, monkeypatch):
+def test_a_kernel_gets_its_part_of_rows_and_heads_on_a_mesh(fsdp, tp):
     """With XLA's in the place of a kernel that knows nothing of the mesh; `tp` = 4 does not divide the two heads."""
     parts = []
 
@@ -183,26 +182,25 @@ def test_a_kernel_gets_its_part_of_rows_and_heads_on_a_mesh(fsdp, tp, monkeypatc
         parts.append((q.shape, k.shape))
         return xla(q, k, v, valid)
 
-    monkeypatch.setattr(attention, "splash", kernel)
     q, k, v, _ = inputs(8, 6)
     valid = np.arange(6) < np.arange(1, 9)[:, None]
     mesh = make_mesh(fsdp, tp)
-    y = jax.jit(lambda *x: attend(*x, Kernel.SPLASH, mesh))(q, k, v, valid)
+    y = jax.jit(lambda *x: attend(*x, kernel, mesh))(q, k, v, valid)
     np.testing.assert_allclose(y, jax.jit(xla)(q, k, v, valid), rtol=1e-5, atol=1e-6)
     heads = (2, 1) if tp == 2 else (4, 2)
     assert parts == [((8 // fsdp, 6, heads[0], 8), (8 // fsdp, 6, heads[1], 8))]
 
 
 @pytest.mark.parametrize(
-    ("platform", "capability", "dtype", "kind"),
+    ("platform", "capability", "dtype", "kernel"),
     [
-        ("cpu", "", jnp.bfloat16, Kernel.XLA),
-        ("tpu", "", jnp.bfloat16, Kernel.SPLASH),
-        ("gpu", "9.0", jnp.bfloat16, Kernel.CUDNN),
-        ("gpu", "9.0", jnp.float32, Kernel.XLA),
-        ("gpu", "7.5", jnp.bfloat16, Kernel.XLA),
+        ("cpu", "", jnp.bfloat16, xla),
+        ("tpu", "", jnp.bfloat16, splash),
+        ("gpu", "9.0", jnp.bfloat16, cudnn),
+        ("gpu", "9.0", jnp.float32, xla),
+        ("gpu", "7.5", jnp.bfloat16, xla),
     ],
 )
-def test_the_platforms_kernel_is_taken_where_it_runs(platform, capability, dtype, kind):
+def test_the_platforms_kernel_is_taken_where_it_runs(platform, capability, dtype, kernel):
     device = SimpleNamespace(platform=platform, compute_capability=capability)
-    assert choose_kernel(device, dtype, 128) is kind
+    assert choose_kernel(device, dtype, 128) is kernel
