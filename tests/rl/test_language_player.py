@@ -242,7 +242,7 @@ def test_a_qwen_with_adapters_plays_and_designs_in_its_own_words(config, tmp_pat
     values |= {"student": student, "rounds": {"count": 2, "instances": 16}}
     model = {"shape": None, "path": str(tmp_path / "model"), "lora": {"rank": 2}, "remat": "none"}
     values["student"] |= {"model": model, "max_prompt_tokens": 136}
-    values |= {"engineer": {"kind": "checkpoint", "max_prompt_tokens": 400, "max_answer_tokens": 200, "attempts": 1}}
+    values |= {"engineer": {"kind": "checkpoint", "max_prompt_tokens": 400, "max_answer_tokens": 200}}
     run = whole(tmp_path / "run", Config(**values))
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert len(rows) == 2 * SMALL.updates and all(np.isfinite(row["loss"]) for row in rows)
