@@ -190,7 +190,7 @@ def test_with_adapters_the_base_is_read_as_it_is_computed_with_and_the_adapters_
 
 
 @pytest.mark.slow
-def test_loading_holds_one_parameter_and_saving_one_tensor_on_the_host(tmp_path):
+def test_loading_holds_two_parameters_and_saving_one_tensor_on_the_host(tmp_path):
     program = """
         import dataclasses, sys, tracemalloc
         import jax, jax.numpy as jnp
@@ -214,7 +214,7 @@ def test_loading_holds_one_parameter_and_saving_one_tensor_on_the_host(tmp_path)
     command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / "model")]
     done = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
     loading, saving = map(int, done.stdout.split())
-    assert loading < 1.1 * 36 * 512 * 1536 * 4 and saving < 30_000 * 512 * 4, done.stdout
+    assert loading < 2.1 * 36 * 512 * 1536 * 4 and saving < 30_000 * 512 * 4, done.stdout
 
 
 @pytest.mark.slow
