@@ -105,8 +105,8 @@ def load(
 ) -> tuple[nnx.GraphDef[Decoder], nnx.State]:
     """Read single or sharded safetensors straight into their shardings, parameter by parameter.
 
-    Host memory stays at the pages of the mapped files and two parameters, each of all layers (JAX lets go of one when it
-    gets the next); device memory at the parameters. Each process of a job reads only what its devices hold.
+    Host memory stays at the pages of the mapped files and two parameters of all layers (JAX lets go of one when it gets
+    the next), device memory at the parameters. Each process of a job reads only what its devices hold.
 
     Args:
       folder: directory with model.safetensors, or several `*.safetensors` and their index, which names what is read.
