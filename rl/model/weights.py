@@ -137,8 +137,9 @@ def _open(files: contextlib.ExitStack, folder: Path, tensors: dict[str, Tensor],
     beside them are no part of it, and a head beside a tied embedding is not read.
     """
     ignored = re.compile(f"{BUFFERS}|^lm_head.weight$" if tied else BUFFERS)
-    names, slices = [WHOLE], {}
+    slices: dict[str, Any] = {}
     try:
+        names = [WHOLE]
         if not (folder / WHOLE).exists() and (folder / INDEX).exists():
             names = sorted(set(json.loads((folder / INDEX).read_text(encoding="utf-8"))["weight_map"].values()))
         for file in (files.enter_context(safe_open(folder / name, "np")) for name in names):
