@@ -127,15 +127,6 @@ def test_a_broken_problem_names_the_file_and_the_fault(save, tmp_path, changes, 
     assert message.startswith(f"{tmp_path / where}: {fault}") and "\n" not in message
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "\udcff"])
-def test_what_is_no_json_object_is_one_line(tmp_path, text):
-    path = tmp_path / "small.json"
-    path.write_bytes(text.encode(errors="surrogateescape"))
-    with pytest.raises(ValueError, match=f"^{path}: ") as error:
-        league.read_scenarios(path)
-    assert "\n" not in str(error.value)
-
-
 def test_the_command_plays_a_problem_in_the_order_of_its_tasks(save, tmp_path, capsys):
     path, figures = save(), tmp_path / "figures.json"
     assert score(["--maps", str(path), "--planner", "pibt", "--lifelong", "60", "--json", str(figures)]) == 0

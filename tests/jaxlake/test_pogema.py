@@ -87,14 +87,6 @@ def test_rules_that_boards_are_not_played_by_here_are_warned_of(files, rule, lif
     assert list(map(to_text, scenarios.values())) == list(map(to_text, read_scenarios(files()).values()))
 
 
-def test_a_byte_order_mark_and_windows_line_ends_change_nothing(files):
-    path = files()
-    expected = read_scenarios(path)
-    for file in (path, path.with_name("maps.yaml")):
-        file.write_bytes(file.read_text().replace("\n", "\r\n").encode("utf-8-sig"))
-    assert list(map(to_text, read_scenarios(path).values())) == list(map(to_text, expected.values()))
-
-
 def test_letters_on_a_map_place_its_agents(files):
     boards = read_scenarios(files(scenarios=LETTERS))
     assert to_text(boards["meeting"]) == "aB.\nb.A\n..."

@@ -75,31 +75,6 @@ def test_a_lifelong_walk_is_paid_for_each_goal_and_ends_with_its_time(name):
         assert tuple(map(bool, seen.ends)) == (False, number == len(REACHED))
 
 
-def test_goals_are_drawn_by_the_seed_of_an_adapter():
-    pytest.importorskip("jumanji")
-    from jaxlake.adapters.jumanji import JumanjiLake
-
-    levels = LevelBank.build(stack([lifelong.board(testing.bank(testing.BOARD).instances[0])]))
-    lake = Lake(observe=observations.flat, reward=rewards.reached, goals="drawn")
-    env = JumanjiLake(levels, lake, Params(max_steps=400))
-
-    @jax.jit
-    def play(key):
-        def step(state, moves):
-            after, seen = env.step(state, moves)
-            goals = after.episode.instance.goals
-            return after, (goals, goals != state.episode.instance.goals, seen.extras["arrived"], seen.reward)
-
-        moves = jax.random.randint(jax.random.key(0), (400, testing.MAX_AGENTS), 0, 5)
-        return jax.lax.scan(step, env.reset(key)[0], moves)[1]
-
-    first, again, other = (jax.device_get(play(jax.random.key(seed))) for seed in (1, 1, 2))
-    for goals, changed, arrived, paid in (first, other):
-        assert np.array_equal(changed, arrived) and np.array_equal(paid, arrived) and arrived.sum() > 3
-        assert len(np.unique(goals[:, :2])) > 3
-    assert np.array_equal(first[0], again[0]) and not np.array_equal(first[0], other[0])
-
-
 def test_jaxueds_levels_are_not_lifelong():
     pytest.importorskip("jaxued")
     from jaxlake.adapters.jaxued import UnderspecifiedLake
