@@ -94,19 +94,6 @@ def test_an_answer_that_was_cut_off_is_told_to_the_model(stage, server):
     assert f"could not be used: {told}." in server.asked[1]["messages"][0]["content"]
 
 
-@pytest.mark.parametrize("gone", [False, True])
-def test_a_server_that_refuses_for_good_or_is_gone_stops_the_run_in_one_line(stage, server, monkeypatch, gone):
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.001)
-    run = after_a_first_question(stage, server, lambda handler, *_: handler.send(401, {"error": {}}))
-    if gone:
-        server.shutdown()
-        server.socket.close()
-    message = "not reached: ConnectError" if gone else "the variable OPENAI_API_KEY holds the key"
-    with pytest.raises(ConfigError, match=message) as raised:
-        run.design()
-    assert "\n" not in str(raised.value)
-
-
 def test_an_engineer_that_cannot_be_made_is_refused_before_the_run(stage):
     with pytest.raises(ConfigError, match="engineer.template = no/such/file.md: "):
         engineer_factory.check(stage.config({"template": "no/such/file.md"}))
