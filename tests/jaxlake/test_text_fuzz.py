@@ -92,6 +92,7 @@ lines = st.text(st.characters(exclude_characters=":", exclude_categories=["Cs"])
         and not re.search(r"</?\w+>", line)  # a thought that opens or ends hides what stands before it, too
         and not re.search(r"a\w*\W*\d", line, re.IGNORECASE)  # A0 and agent 1 do name one
         and not re.search(r"\ds|s\d", line, re.IGNORECASE)  # 2S stays twice
+        and not re.search("up|down|left|right|wait|stay|north|south|west|east", line, re.IGNORECASE)  # are moves
     )
 )
 
