@@ -50,7 +50,7 @@ class RunDirectory:
 
     Args:
       config: the run's configuration. A folder of another configuration is refused, unless only settings that are
-        `rl.config.FREE` or `rl.config.ROUNDING` differ.
+        `rl.config.fields.FREE` or `rl.config.ROUNDING` differ.
 
     Raises:
       ConfigError: if the folder was made by another configuration, or is no run.
