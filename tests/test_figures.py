@@ -1,18 +1,12 @@
 """What pages quote is what docs/figures.yaml has."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
+from disturb import load_script
 
 ROOT = Path(__file__).parents[1]
-SPEC = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
-assert SPEC is not None
-assert SPEC.loader is not None
-figures = importlib.util.module_from_spec(SPEC)
-sys.modules["figures"] = figures
-SPEC.loader.exec_module(figures)
+figures = load_script("docs/figures.py")
 
 QUOTING = ("README.md", "docs/getting-started.md", "docs/index.md", "docs/study/README.md")
 

@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 from lab import SMALL, turns, whole
-from published_tokenizer import published_tokenizer
+from published import published_tokenizer
 from safetensors.numpy import load_file
 from shapes import MEDIUM, SMALL_JSON
 
@@ -34,8 +34,6 @@ from rl.students.turns.actor import decide
 from rl.students.turns.rollout import play
 from rl.students.turns.views import MOVES, Prompt, properties
 from tests.support.actors import check_actor
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 LAKE = Lake(observe=view.View())
 SEE = jax.jit(lambda level, steps: LAKE.observe(LAKE.reset(level, Params(max_steps=steps))[0]))

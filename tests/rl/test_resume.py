@@ -3,16 +3,16 @@
 import shutil
 
 import pytest
-from disturb import Killed, at_call, kill, load_benchmark, stop
+from disturb import Killed, at_call, kill, load_script, stop
 from lab import content
 
 from rl.run.checkpoint import Checkpoints
 from rl.run.signals import Stop
 from rl.train import main
 
-pytestmark = [pytest.mark.usefixtures("quick_compilation"), pytest.mark.heavy]
+pytestmark = pytest.mark.heavy
 
-write_micro = load_benchmark("kill_anywhere").write_micro
+write_micro = load_script("benchmarks/kill_anywhere.py").write_micro
 
 
 @pytest.mark.parametrize("student", ["policy", "language", "network"])

@@ -40,10 +40,10 @@ def at_call(place: object, name: str, number: int, disturb: Callable[[], None]) 
     assert len(calls) >= number, "the moment never came"
 
 
-def load_benchmark(name: str) -> ModuleType:
-    """Return a script of benchmarks/, which is no package, as a module."""
-    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+def load_script(place: str) -> ModuleType:
+    """Return a file of the repository that is in no package, as a module."""
+    path = Path(__file__).parents[2] / place
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from pairs import free_port
 
 TRANSFORMERS = "import sys; from transformers.cli.transformers import app; app(sys.argv[1:])"
 LLAMA_CPP = """
@@ -31,7 +31,7 @@ threading.Event().wait()
 
 def transformers_serve(folder: Path) -> contextlib.AbstractContextManager[str]:
     """`transformers serve` with the model of a folder; gives its URL."""
-    port = _free_port()
+    port = str(free_port())
     return _running([TRANSFORMERS, "serve", str(folder), "--host", "127.0.0.1", "--device", "cpu", "--port", port])
 
 
@@ -45,13 +45,7 @@ def llama_cpp(folder: Path) -> Iterator[str]:
 
 def llama_cpp_file(file: Path, cache: str = "float16") -> contextlib.AbstractContextManager[str]:
     """llama.cpp's server with a file in its format and the type of its cache, float16 or float32; gives its URL."""
-    return _running([LLAMA_CPP, str(file), cache, _free_port()])
-
-
-def _free_port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
+    return _running([LLAMA_CPP, str(file), cache, str(free_port())])
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
-from published_tokenizer import published_tokenizer
+from published import published_tokenizer
 
 from rl import config as config_
 from rl.command import shipped

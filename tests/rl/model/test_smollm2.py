@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import servers
 from flax import nnx
-from smollm2 import smollm2
+from published import smollm2
 
 from jaxlake.benchmark import load, spread, take
 from jaxlake.text import PromptStyle, prompt
