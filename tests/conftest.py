@@ -57,8 +57,9 @@ def quick_compilation(tmp_path_factory):
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
+    programs = tmp_path_factory.getbasetemp() / "programs"  # modules share them
     cache = {
-        "jax_compilation_cache_dir": jax.config.jax_compilation_cache_dir or str(tmp_path_factory.mktemp("programs")),
+        "jax_compilation_cache_dir": jax.config.jax_compilation_cache_dir or str(programs),
         "jax_persistent_cache_min_compile_time_secs": 0,
     }
     before = {name: getattr(jax.config, name) for name in cache}

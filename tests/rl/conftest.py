@@ -99,3 +99,10 @@ def server() -> Iterator[ChatServer]:
         yield chat
         chat.end.set()
         chat.shutdown()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick(request):
+    """Compile in haste: programs of these tests run once."""
+    if not request.node.get_closest_marker("tpu_aot"):
+        request.getfixturevalue("quick_compilation")

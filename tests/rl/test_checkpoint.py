@@ -23,8 +23,6 @@ from rl.run.progress import Progress
 from rl.run.signals import Stop
 from rl.run.tracking import Display
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def state(number: int, size: int = 48) -> Snapshot:
     """Something of each sort that a run saves; every number another one."""

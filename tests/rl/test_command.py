@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import rl
-from rl import command, compare, evaluate, train
+from rl import command, compare, evaluate, plan, train
 from rl.command import guarded
 from rl.run.signals import Stop
 
@@ -28,6 +28,7 @@ def test_a_missing_extra_is_one_line_before_any_module_is_imported(monkeypatch, 
     assert capsys.readouterr().err == ""
 
 
+JOB = "--processes", "2", "--coordinator"
 COMPARISON, RUN = (str(command.shipped(name)) for name in ("compare/tiny.yaml", "tiny.yaml"))
 
 
@@ -38,6 +39,15 @@ COMPARISON, RUN = (str(command.shipped(name)) for name in ("compare/tiny.yaml", 
         (compare.main, ["--config", RUN], "the file of a run is for python -m rl.train"),
         (train.main, ["student.learn.learning_ratee=1"], "nearest is student.learn.learning_rate"),
         (train.main, ["mesh.fsdp=64"], "must be at most the 8 devices"),
+        (plan.main, ["--config", RUN, "mesh.fsdp=9"], "must be at most the 8 devices"),
+        (
+            train.main,
+            ["--config", RUN, "--until", "warm_start", "student.warm_start.steps=0"],
+            "steps = 0 must be above 0",
+        ),
+        (train.main, ["--coordinator", "host:1234"], "give all three or none"),
+        (train.main, [*JOB, "host:1234", "--process", "2"], "--process 2: must be from 0 to 1"),
+        (train.main, [*JOB, "host", "--process", "0"], "--coordinator host: must be HOST:PORT"),
         (train.main, ["--config", RUN, "student.sampler.rows=8"], "student.sampler.rows = 8: must be at least"),
         (train.main, ["--run", "holiday"], "not empty and no run"),
         (train.main, ["--run", "gs://bucket/x"], "gs://bucket/x must be a path on this machine; mount"),

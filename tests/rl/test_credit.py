@@ -17,8 +17,6 @@ from rl.model.sharding import make_mesh
 from rl.model.tokenizer import Tokenizer
 from rl.students.writer.student import check_room
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 LONGEST = 6
 BOARDS = stack([from_text(board) for board in ("a.A\n#..\nb.B", "aB.\n.b.\n.#A", "a.b\n...\nB#A", "b.A\n.#.\na.B")])
 OPTIMA = (4, 5, 8, 8)

@@ -8,7 +8,7 @@ import pytest
 from pairs import run_pair
 
 from rl import distributed
-from rl.config import Config, ConfigError
+from rl.config import Config
 from rl.run.checkpoint import Checkpoints
 from rl.run.directory import RunDirectory
 
@@ -87,19 +87,6 @@ def test_two_processes_share_gather_and_agree_on_the_checkpoint_and_on_whose_the
     restored = Checkpoints(tmp_path / "run" / "checkpoints", 2).restore(lambda saved: like, pytest.fail)
     expected = np.arange(160, dtype=np.float32).reshape(16, 10) + 1
     np.testing.assert_array_equal(np.asarray(restored.arrays["w"]), expected)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("host:1234", None, None), "give all three or none"),
-        (("host:1234", 2, 2), "--process 2: must be from 0 to 1"),
-        (("host", 2, 0), "--coordinator host: must be HOST:PORT"),
-    ],
-)
-def test_half_a_job_is_refused_in_one_line(arguments, message):
-    with pytest.raises(ConfigError, match=message):
-        distributed.initialize(*arguments)
 
 
 def test_who_belongs_together_is_left_to_slurm(monkeypatch):

@@ -12,8 +12,6 @@ from rl.loop import engineer_factory
 from rl.model.sharding import fingerprint
 from rl.students.writer.student import check_room
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Stage:

@@ -17,10 +17,11 @@ from jaxlake.benchmark import load, published, spread, take
 from jaxlake.score import read_answers
 from rl import config as config_
 from rl import evaluate
+from rl.config import ConfigError
 from rl.judge import asking
+from rl.judge.record import Answer, Record
+from rl.judge.suite import Evaluation
 from rl.model.policy import Policy
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 SETTINGS = """
 validation: {temperature: 0.9}
@@ -157,7 +158,10 @@ PROGRAM = """
 import sys
 from jaxlake.benchmark import load, spread, take
 from rl import evaluate
+from rl.config import ConfigError
 from rl.judge import asking
+from rl.judge.record import Answer, Record
+from rl.judge.suite import Evaluation
 evaluate.benchmark.load = lambda name: take(load(name), spread(load(name))[:24])
 asking.CALL = 1
 port, me, *arguments = sys.argv[1:]
@@ -297,3 +301,31 @@ def test_a_stop_keeps_what_came_and_says_how_to_go_on(server, command, tmp_path,
     assert status == 0 and f"Resuming: {there} of 24 answers are there" in out
     assert len(lines_of(tmp_path / "e")) == len(set(lines_of(tmp_path / "e"))) == 24
     assert 25 - there <= len(server.asked) <= 25 - there + 2  # of the first command two were under way
+
+
+def test_a_folder_takes_one_process_at_a_time(tmp_path):
+    with Record(tmp_path / "e", {"seed": 0}), pytest.raises(ConfigError, match="e: another process is writing there"):
+        Record(tmp_path / "e", {"seed": 0})
+    with Record(tmp_path / "e", {"seed": 0}) as record:
+        assert record.answers == {}
+
+
+def test_answers_to_other_boards_and_beyond_the_samples_do_not_count():
+    part, other = take(load("validation"), spread(load("validation"))[:16]), "another board"
+    name = "2ag_3x3_hr0.1_000"
+    plans = {0: OPTIMAL[name], 1: OPTIMAL[name], 2: "no", 7: "no"}
+    answers = {(name, sample): Answer(name, sample, plan, 9, False) for sample, plan in plans.items()}
+    result = Evaluation.of(part, answers | {(other, 0): Answer(other, 0, "no", 99, True)}, {"samples": 4})
+    (row,), (at_4,) = result.scores.rows, result.chances[4].rows
+    assert row.by_size[3].valid == pytest.approx(100 * (2 / 3) / 2)  # two of its three answers, none to the other board
+    assert at_4.by_size[3].valid == 50 and result.scores.answers.sum() == 3
+    assert result.lengths == {"mean": 9, "p90": 9, "truncated": 0}
+
+
+def test_lengths_are_over_the_answers_that_there_are():
+    part = evaluate.benchmark.load("validation")
+    lengths = zip(part.ids, ((10, False), (20, True), (None, True)), strict=False)
+    answers = {(name, 0): Answer(name, 0, "no", *length) for name, length in lengths}
+    result = Evaluation.of(part, answers, {"samples": 1})
+    assert list(result.lengths.values()) == [15, pytest.approx(19), pytest.approx(200 / 3)]
+    assert list(Evaluation.of(part, {}, {"samples": 1}).lengths.values()) == [None, None, None]

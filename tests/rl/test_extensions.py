@@ -18,8 +18,6 @@ from rl.model.policy import writer
 from rl.students import create
 from rl.students.writer.step import grpo_step, rounds_optimizer
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 TINY = command.shipped("tiny.yaml")
 MINE = '''
 import optax

@@ -29,8 +29,6 @@ from rl.run.keys import Purpose, make_key
 from rl.run.tracking import Stopwatch
 from rl.students.writer.step import make_batch, reward_answers, sample
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 Scene = tuple[SimpleNamespace, BoardSet]
 ROOM = 40
 OPTIMAL = "0:(0,0)(0,1)(0,2)(0,3)\n1:(2,0)(2,1)(2,2)(2,3)"

@@ -9,7 +9,7 @@ from engineer.evidence import Evidence
 from jaxlake.config import LakeConfig
 from rl.train import main
 
-pytestmark = [pytest.mark.heavy, pytest.mark.usefixtures("quick_compilation")]
+pytestmark = pytest.mark.heavy
 
 DESIGNED, TARGETS = ["3", "rooms5", "corridor5"], ["rooms5x3", "corridor5"]
 MICRO = """

@@ -8,8 +8,6 @@ import pytest
 from rl.model import logprobs
 from rl.model.sharding import make_mesh, shard_batch
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 
 def plain(hidden, head, targets, temperature):
     full = jax.nn.log_softmax(jnp.einsum("BTD,VD->BTV", hidden, head) / temperature)

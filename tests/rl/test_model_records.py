@@ -1,14 +1,18 @@
 """A run knows its model again: the base of adapters, the tokenizer, a revision of the hub; what else changes may."""
 
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 from flax import nnx
+from huggingface_hub.utils import filter_repo_objects
 from safetensors.numpy import load_file, save_file
 from shapes import SMALL_JSON
 
@@ -22,8 +26,6 @@ from rl.model.tokenizer import Tokenizer
 from rl.run.checkpoint import Checkpoints
 from rl.run.progress import Progress
 from rl.run.tracking import Display
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 KEY = jax.random.key(3)
 
@@ -145,3 +147,47 @@ def test_a_hub_id_may_name_a_tag_or_a_commit(hub, revision):
     config = configuration(f"org/name@{revision}")
     policy = Policy.create(config.student, config.mesh, KEY)[0]
     assert policy.revision == {"revision": COMMITS[revision != "v1"]}
+
+
+def test_of_a_repository_only_what_is_read_is_downloaded(tmp_path, monkeypatch):
+    needed = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+    needed += ["model.safetensors.index.json", "model-00001-of-00002.safetensors"]
+    rest = ["README.md", "params.json", "tekken.json", "consolidated.safetensors", "original/consolidated.00.pth"]
+    rest += ["original/config.json", "onnx/model.safetensors", "pytorch_model.bin", "adapter_model.safetensors"]
+
+    def download(name, revision, allow_patterns, local_files_only):
+        assert (name, revision) == ("org/name", "v1.0")
+        assert list(filter_repo_objects([*needed, *rest], allow_patterns=allow_patterns)) == needed
+        return str(tmp_path)
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert weights.resolve("org/name@v1.0") == tmp_path
+
+
+@pytest.mark.parametrize("path", ["Qwen/Qwen3-not-here", "qwen3-4b", "Qwen/..", "/no/such/folder"])
+def test_what_is_neither_a_folder_nor_in_the_cache_is_one_line(hub, path):
+    with pytest.raises(ConfigError, match=f"^student.model.path = {path}: no such folder, and not had from the hub.*$"):
+        weights.resolve(path)
+
+
+def test_adapters_are_loaded_as_they_were_trained_and_on_no_other_base_or_tokenizer(base, tmp_path):
+    """Both halves are drawn, as after some training; the base is in bfloat16, to which a merged model is rounded."""
+    model = {"path": str(base), "shape": None, "dtype": "bfloat16", "lora": {"rank": 2, "alpha": 4.0}}
+    config = Config(student={"model": model}, mesh={"fsdp": 1})
+    policy, parameters = Policy.create(config.student, config.mesh, KEY)
+    adapters, frozen = lora.split(parameters)
+    rng = np.random.default_rng(0)
+    adapters = jax.tree.map(lambda x: jnp.asarray(0.3 * rng.normal(size=x.shape), x.dtype), adapters)
+    policy.save(tmp_path / "final", parameters := nnx.merge_state(adapters, frozen))
+    again, loaded = Policy.load(config.student, config.mesh, tmp_path / "final", KEY)
+    assert again.graph == policy.graph
+    jax.tree.map(np.testing.assert_array_equal, loaded, parameters)
+
+    assert policy.source(parameters).keys() >= {"tokenizer", "rope_theta", "base"}
+    grown = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(["a phrase"]))
+    with pytest.raises(ConfigError, match="tokenizer was "):
+        lora.load(tmp_path / "final/adapters", parameters, grown.source(parameters))
+    shutil.rmtree(base)
+    write_model(base, 2)
+    with pytest.raises(ConfigError, match=r"final/adapters: base was \w{64}, is now \w{64}; "):
+        Policy.load(config.student, config.mesh, tmp_path / "final", KEY)

@@ -55,10 +55,3 @@ def test_a_plan_that_does_not_fit_says_so_and_ends_with_1(monkeypatch, capsys):
     monkeypatch.setattr(plan, "memory", lambda mesh: plan.GIB // 5)
     assert plan.main(arguments) == 1
     assert "does NOT fit: update takes the most, 0.25 of 0.20 GiB" in capsys.readouterr().out
-
-
-def test_a_mistake_is_one_line_before_anything_is_compiled(capsys):
-    assert plan.main(["--config", str(TINY), "mesh.fsdp=9"]) == 2
-    printed = capsys.readouterr()
-    assert "must be at most the 8 devices" in printed.err and printed.err.count("\n") == 1
-    assert printed.out == ""

@@ -9,16 +9,21 @@ import pytest
 from lab import LAB, NETWORK, SMALL, Linear, batched, boards
 
 from jaxlake import Params
+from jaxlake.benchmark import load as load_suite
+from jaxlake.benchmark import spread, take
 from jaxlake.board_text import from_text
 from jaxlake.config import LakeConfig
 from jaxlake.levels import LevelBank, stack
 from jaxlake.types import ABSENT, Action, Check
 from jaxlake.verify import verify
 from rl.command import shipped
-from rl.compare import main as compare
-from rl.config import Config
+from rl.config import Config, RunError
+from rl.evaluate import main as evaluate
+from rl.judge import asking
+from rl.judge.answers import GREEDY
 from rl.model.sampler import SamplingParams
-from rl.run.directory import RunDirectory
+from rl.plan import main as plan
+from rl.run.directory import FORMAT, RunDirectory
 from rl.run.tracking import Display
 from rl.students import NetworkPlayer
 from rl.students.turns import network
@@ -28,23 +33,7 @@ from rl.students.turns.network import NetworkActor, flatten
 from rl.students.turns.rollout import CONFLICT, HOLE, LATE, OPTIMAL, SOLVED, Boards, play
 from rl.students.turns.student import Player, make_trainer
 from rl.students.turns.trainer import TurnTrainer
-from rl.train import main
 from tests.support.actors import check_actor
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
-OVERRIDES = [
-    "lake.kinds=[3,4]",
-    "rounds={count: 3, instances: 16}",
-    "validation={kinds: [4], instances: 12, samples: 2, holes: [0.0, 0.3]}",
-    *(
-        f"student.{name}={getattr(SMALL, name)}"
-        for name in ("episode_steps", "environments", "rollout_steps", "updates")
-    ),
-    "student.learn.minibatches=2",
-    *(f"student.{name}={value}" for name, value in NETWORK.items()),
-]
-
 
 ACTOR = NetworkActor(**NETWORK, episode_steps=SMALL.episode_steps)
 ADAM = make_trainer(ACTOR, SMALL, 1).optimizer
@@ -93,7 +82,7 @@ def test_an_agent_sees_its_window_and_the_way_to_its_goal_whatever_the_padding()
 
 
 @pytest.mark.heavy
-def test_branches_leave_the_state_as_it_is_and_share_their_keys(tmp_path):
+def test_branches_leave_the_state_as_it_is_and_share_their_keys(tmp_path, monkeypatch):
     config = Config(**LAB)
     student = NetworkPlayer(config)
     directory = RunDirectory(tmp_path, config)
@@ -112,29 +101,15 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(tmp_path):
         np.testing.assert_array_equal(ours, theirs)
     scores = student.branch_scores(Display(quiet=True), [design, design], jax.random.key(1))
     assert scores.shape == (2,) and scores[0] == scores[1]
-
-
-def test_a_loss_that_is_not_finite_ends_the_round_in_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(TurnTrainer, "train", lambda self, *rest: (None, None, {"loss": np.array([[0.1, np.nan]])}))
-    assert main(["--config", str(shipped("lab.yaml")), "--run", str(tmp_path / "run"), *OVERRIDES]) == 1
-    error = capsys.readouterr().err
-    assert "error: round 0: the loss of an update is not finite; a smaller" in error and error.count("\n") == 1
-
-
-@pytest.mark.heavy
-def test_engineers_of_networks_are_compared_from_nothing_on_each_seed(tmp_path):
-    path, out = tmp_path / "study.yaml", tmp_path / "out"
-    overrides = {name: LAB[name] for name in ("student", "lake", "rounds", "validation")}
-    engineers = {name: {"kind": name} for name in ("fixed_random", "hindsight")}
-    settings = {"base": "lab.yaml", "overrides": overrides, "seeds": [0, 1], "engineers": engineers}
-    path.write_text(json.dumps(settings | {"evaluation": {"per_slice": 2, "samples": 1}}))  # which is YAML too
-    assert compare(["--config", str(path), "--out", str(out)]) == 0
-    assert not (out / "start/config.yaml").exists()
-    starts = [np.load(out / f"start/seed{seed}/final/network.npz")["heads.w"] for seed in (0, 1)]
-    assert np.abs(starts[0] - starts[1]).max() > 1e-3  # each seed begins with a network of its own
-    for seed in (0, 1):
-        first, *others = (out / f"{name}/seed{seed}" for name in ("start", *(f"arms/{name}" for name in engineers)))
-        assert len({(run / "rounds/0/evidence.json").read_bytes() for run in (first, *others)}) == 1
+    monkeypatch.setattr(TurnTrainer, "train", lambda *rest: (None, None, {"loss": np.array([[0.1, np.nan]])}))
+    with pytest.raises(RunError, match="round 0: the loss of an update is not finite; a smaller"):
+        student.branch([design], jax.random.key(1))
+    another = NetworkPlayer(Config(**LAB, seed=1))
+    directory = RunDirectory(tmp_path / "another", another.config)
+    another.restore(directory, Display(quiet=True))
+    directory.close()
+    first, second = (np.asarray(jax.tree.leaves(one.state.learner.parameters)[-1]) for one in (student, another))
+    assert np.abs(first - second).max() > 1e-3  # a comparison begins each seed with a network of its own
 
 
 def test_several_plays_of_a_board_are_drawn_apart_and_the_first_is_that_of_one():
@@ -160,3 +135,29 @@ def test_a_player_is_rewarded_by_the_function_that_a_setting_names(tmp_path, mon
         state, _ = jax.jit(lake.reset)(bank.at(0)[0], Params(max_steps=5), bank.at(0)[1])
         found = jax.jit(lake.step)(state, np.array([Action.RIGHT, Action.UP]))[1].rewards
         np.testing.assert_allclose(found, expected, atol=1e-6, err_msg=reward)
+
+
+@pytest.mark.heavy
+def test_a_saved_network_answers_the_fixed_boards(tmp_path, capsys, monkeypatch):
+    run, learner = tmp_path / "run", network.begin(ACTOR, ADAM, jax.random.key(0)[None])
+    network.save(run / "final", ACTOR, parameters := lane_of(learner.parameters, 0))
+    player = network.load_player(Config(**LAB), run / "final")
+    assert player.actor == ACTOR
+    jax.tree.map(np.testing.assert_array_equal, lane_of(player.parameters, 0), parameters)
+    (run / "config.yaml").write_text(Config(**LAB).to_yaml())
+    (run / "version.json").write_text(json.dumps({"jaxlake": "0.1.0", "format": FORMAT}))
+    boards = take(suite := load_suite("test"), spread(suite)[:30])
+    monkeypatch.setattr("jaxlake.benchmark.load", lambda name: boards)
+    monkeypatch.setattr(asking, "CALL", 1)  # 16 boards a call
+    assert evaluate(["--run", str(run), "--suite", "benchmark"]) == 0
+    assert "this model, turn by turn " in capsys.readouterr().out
+    scores = json.loads((run / "evaluations/benchmark/scores.json").read_text())
+    answers = player.answer(boards.instances, 1, GREEDY, jax.random.key(0), print)
+    lines = [json.loads(line) for line in (run / "evaluations/benchmark/answers.jsonl").read_text().splitlines()]
+    texts = dict(zip(boards.ids, answers.texts(range(30)), strict=True))
+    assert {line["id"]: line["answer"] for line in lines} == texts and scores["answers"] == 30
+    assert evaluate(["--run", str(run), "--suite", "benchmark", "--samples", "2", "validation.top_k=3"]) == 2
+    assert plan(["--config", str(shipped("lab.yaml"))]) == 2
+    error = capsys.readouterr().err
+    assert "top_k and top_p: a player chooses among five moves" in error
+    assert "student.kind = network has no program that needs a plan" in error and error.count("\n") == 2

@@ -83,7 +83,8 @@ def test_the_engineers_words_stand_verbatim_with_their_repairs(report):
     assert "Round 0: random" in text
 
 
-def test_what_became_of_a_proposal_is_reported(copy):
+def test_what_became_of_a_proposal_is_reported(copy, monkeypatch):
+    monkeypatch.setattr("rl.report.page.PICTURES", {})
     path = copy / "rounds/1/proposal.json"
     changes = {"raw": "", "fallback": True, "errors": ["it holds no object", "too long"]}
     changes |= {"candidates": [{}, {}, {}], "chosen": 1}

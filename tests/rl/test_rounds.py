@@ -44,19 +44,18 @@ def test_four_minibatches_are_four_updates(stage, monkeypatch):
     assert metrics["mismatch_max"] < 1e-4
 
 
-@pytest.mark.parametrize("engineer_every", [0, 1])
-def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeypatch, engineer_every):
-    """At each of the places where a step may be stopped, one after the other."""
-    whole = stage.run(engineer_every=engineer_every)
+def test_a_step_broken_off_anywhere_and_begun_again_ends_the_same(stage, monkeypatch):
+    """At each of the places where a step may be stopped, one after the other, the engineer's rehearsal among them."""
+    whole = stage.run(engineer_every=1)
     expected, checks = stage.step(whole), []
-    assert ("engineer_loss" in expected) == bool(engineer_every)
-    again = stage.run(engineer_every=engineer_every)
+    assert "engineer_loss" in expected
+    again = stage.run(engineer_every=1)
     monkeypatch.setattr(again.recorder, "check_stop", lambda: checks.append(None))
     np.testing.assert_equal(stage.step(again), expected)  # nan is nan
     assert len(checks) > 8
 
     for place in range(len(checks)):
-        run, seen = stage.run(engineer_every=engineer_every), []
+        run, seen = stage.run(engineer_every=1), []
 
         def check(seen=seen, place=place):
             seen.append(None)

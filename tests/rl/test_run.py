@@ -21,7 +21,6 @@ from jaxlake.board_text import from_text
 from jaxlake.generate import Dataset
 from jaxlake.kinds import Kind
 from jaxlake.levels import stack
-from jaxlake.solve import solve
 from rl.config import Config, LearnSection, RunError, WriterSection
 from rl.judge.answers import Answers
 from rl.judge.validation import validate
@@ -34,8 +33,6 @@ from rl.run.progress import Progress
 from rl.run.recorder import Recorder
 from rl.run.signals import Interrupted, Stop
 from rl.run.tracking import Display
-
-pytestmark = pytest.mark.usefixtures("quick_compilation")
 
 
 class OnePolicy:
@@ -188,10 +185,11 @@ def test_a_validation_writes_all_its_evidence_and_it_loads_alone(run):
     counts = {"realised": 3, "candidates": 3, "known": 0, "solvable": 1.0, "hole_ratio": 0.1, "realised_waits": 0}
     boards = stack([from_text(board) for board in ("a.A\n...\n...", "a.A\n.#.\n...", "a.A\n.#.\n...")])
     kinds, report = np.array([alone] * 3, object), SimpleNamespace(kind=alone, **counts)
+    solutions = SimpleNamespace(cost=np.full(3, 2), lower_bound=np.full(3, 2))
     says = Said([OPTIMAL, THROUGH, "no"], [OPTIMAL, LATE, LATE, "no", "no", "no"])
     student = SimpleNamespace(
         config=Config(validation={"instances": 3, "samples": 2, "kinds": (3,)}),
-        validation=Dataset(boards, solve(boards), np.zeros(3, bool), kinds, (report,)),
+        validation=Dataset(boards, solutions, np.zeros(3, bool), kinds, (report,)),
         answerer=lambda: says,
     )
     environment = KindEnvironment(alone, 3, None, {"data": 1.0, "hole": 0.1, "wait": 0.0}, 2.0, 0.0, 1.0)

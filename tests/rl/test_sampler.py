@@ -18,8 +18,6 @@ from rl.model.sampler.schedule import Schedule
 from rl.model.sharding import make_mesh, rollout_shardings
 from rl.run.keys import Purpose, make_key
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 SHAPE = MEDIUM
 STOPS = (3, 14, 15, 9)
 PROMPTS = [list(range(1 + i, 2 + i + n)) for i, n in enumerate([4, 3, 0, 2, 1, 4, 2, 0])]  # ragged, 1 to 5 tokens
@@ -164,14 +162,15 @@ def test_answers_to_a_prompt_that_do_not_fit_are_refused(weights):
         sample(sampler_on(weights, rows=4), samples=5)
 
 
+jit_draw = jax.jit(draw, static_argnames="truncated")
+
+
 def drawn(logits, sampling, count=4000, allowed=None, seed=0):
     """Frequencies of `count` draws from one row of logits."""
     rows = np.broadcast_to(np.float32(logits), (count, len(logits)))
     allowed = None if allowed is None else np.broadcast_to(allowed, rows.shape)
     uniforms = jax.random.uniform(jax.random.key(seed), (count, 2))
-    tokens, _ = jax.jit(draw, static_argnames="truncated")(
-        rows, uniforms, sampling, truncated=sampling.truncated, allowed=allowed
-    )
+    tokens, _ = jit_draw(rows, uniforms, sampling, truncated=sampling.truncated, allowed=allowed)
     return np.bincount(tokens, minlength=len(logits)) / count
 
 

@@ -17,8 +17,6 @@ from rl.model.policy import Policy
 from rl.model.sampler import Rollout
 from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 BOARD = from_text(["a.A", "b.B", "..."], max_size=3, max_agents=2)
 PLAN = "0:(0,0)(0,1)(0,2)\n1:(1,0)(1,1)(1,2)"
 

@@ -13,8 +13,6 @@ from rl.model.decoder import create, token_positions
 from rl.model.sampler import Sampler, SamplingParams, ThinkingBudget
 from rl.model.sharding import make_mesh
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 STOP, OPEN, END = 3, 2, 5
 BUDGET = ThinkingBudget(4, (11, 12, END, 13), None, END)
 TOKENS = 14

@@ -1,8 +1,0 @@
-"""Programs of these tests run once."""
-
-import pytest
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _quick(quick_compilation):
-    pass
