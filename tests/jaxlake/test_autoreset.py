@@ -13,8 +13,6 @@ from jaxlake.env import CLASSIC_SLIP, Lake
 from jaxlake.levels import LevelBank, stack
 from jaxlake.state import Params
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 # On the first one agent b is walled in on its goal, so that random play solves it.
 BOARDS = ("a.# .A#\n.#b .#B\n..# ..#", "a..\n.#A\nbB.", "..a\nA..\nB.b")
 BANK = LevelBank.build(stack([from_text(board) for board in BOARDS]))

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import oracles
 import pytest
-from make_fixed_sets import HOLE_PERCENTS, RECIPES, build, store
+from make_fixed_sets import HOLE_PERCENTS, RECIPES, build
 
 from jaxlake import fixed_sets, levels
 from jaxlake.benchmark import SETS, load, score
@@ -154,20 +154,6 @@ def test_a_set_with_a_changed_value_is_not_loaded(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="validation.npz does not have the content that manifest.json names"):
         fixed_sets.load.__wrapped__("validation")
     fixed_sets.load.__wrapped__("test")
-
-
-def test_what_is_stored_is_what_is_loaded(tmp_path, monkeypatch):
-    whole = load("validation")
-    with np.load(fixed_sets.FOLDER / "validation.npz") as file:
-        arrays = {field: file[field][::3] for field in file.files}
-    store({"validation": (arrays, {"instances": len(arrays["size"]), "groups": []})}, tmp_path)
-    monkeypatch.setattr(fixed_sets, "FOLDER", tmp_path)
-    monkeypatch.setattr(fixed_sets, "_MANIFEST", tmp_path / "manifest.json")
-    part = fixed_sets.load.__wrapped__("validation")
-    assert part.ids == whole.ids[::3]
-    for one, other in zip(jax.tree.leaves(part.instances), jax.tree.leaves(whole.instances), strict=True):
-        np.testing.assert_array_equal(one, other[::3])
-    np.testing.assert_array_equal(part.optimum, whole.optimum[::3])
 
 
 def test_the_export_as_json_lines_reads_back(tmp_path, capsys):

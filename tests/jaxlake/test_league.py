@@ -12,8 +12,6 @@ from jaxlake.arguments import seed_key
 from jaxlake.benchmark import load_maps
 from jaxlake.score import main as score
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 # Three columns and four rows, numbered row by row: cell 4 is an obstacle, and 11 a tree.
 MAP = "type octile\nheight 4\nwidth 3\nmap\n...\n.@.\n...\n..T\n"
 AGENTS = "3\n0\n10\n5\n"
@@ -101,22 +99,16 @@ def test_what_is_played_otherwise_is_warned_of(save, changes, names):
     ("changes", "where", "fault"),
     [
         ({"tasks": "5\n8\n3\n1\n9\n"}, "tasks/small.tasks", "the count is 5: it must be that of the lines"),
-        ({"agents": ""}, "agents/small_3.agents", "must have a count, and below it cells"),
         ({"tasks": "3\n8\n1 2\n1\n"}, "tasks/small.tasks", "must have a count, and below it cells, with commas"),
         ({"tasks": "3\n8\n4\n1\n"}, "tasks/small.tasks", "4 must be a free cell of the 3 x 4 map"),
         ({"tasks": "3\n8\n12\n1\n"}, "tasks/small.tasks", "12 must be a free cell of the 3 x 4 map"),
-        (
-            {"agents": "3\n0\n0\n5\n"},
-            "agents/small_3.agents",
-            "the start of agent 1 is also that of an agent",
-        ),
+        ({"agents": "3\n0\n0\n5\n"}, "agents/small_3.agents", "the start of agent 1 is also that of an agent"),
         ({"teamSize": 4}, "small.json", "teamSize or agents = 4 must be a whole number from 1 to 3"),
         ({"tasks": "2\n8\n3\n"}, "small.json", "teamSize or agents = 2 must be a whole number from 1 to 1"),
         ({"mapFile": None}, "small.json", "not a problem of the League of Robot Runners: KeyError('mapFile')"),
         (
             {"agents": "2\n0\n5\n", "tasks": "4\n2\n3\n1\n9\n", "map_text": MAP.replace("...\n..T", "@@@\n..T")},
-            "tasks/small.tasks",
-            "goal 1 of agent 1 must be a cell that it can reach",
+            *("tasks/small.tasks", "goal 1 of agent 1 must be a cell that it can reach"),
         ),
     ],
 )

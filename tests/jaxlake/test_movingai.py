@@ -70,9 +70,7 @@ def test_emitters_and_service_points_of_a_warehouse_can_be_entered(save):
     assert np.flatnonzero(read_map(path.with_suffix(".map"))).tolist() == [5, 6, 8]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [("height 3", "height three"), (MAP, ""), ("OW..\n", ""), (".S..", ".S."), (".S..", ".X..")]
-)
+@pytest.mark.parametrize(("old", "new"), [(MAP, ""), ("OW..\n", ""), (".S..", ".S."), (".S..", ".X..")])
 def test_a_broken_map_is_named(save, old, new):
     path = save(MAP.replace(old, new, 1)).with_suffix(".map")
     with pytest.raises(ValueError) as error:
@@ -84,10 +82,8 @@ def test_a_broken_map_is_named(save, old, new):
     ("old", "new", "fault"),
     [
         ("\t3\t2\t3.41421356", "", ", line 2: must have the columns"),
-        ("\t1\t0\t3\t2", "\t1\tzero\t3\t2", ", line 2: must have the columns"),
         (SCEN, "", ": the file has no row for an agent"),
         ("\t0\t1\t2\t1", "\t0\t1\t3\t2", ": the goal of agent 1 is also that of an agent before it"),
-        ("\t1\t0\t3\t2", "\t4\t0\t3\t2", ": row 0, column 4 is outside the map of 3 x 4"),
         ("\t1\t0\t3\t2", "\t1\t-1\t3\t2", ": row -1, column 1 is outside the map of 3 x 4"),
         ("\t1\t0\t3\t2", "\t1\t0\t2\t0", ": the goal of agent 0 is a hole"),
         ("\t4\t3\t0\t1", "\t512\t512\t0\t1", ": the size of small.map is (512, 512): it must be (3, 4)"),

@@ -12,8 +12,6 @@ from jaxlake import Action, Instance, LakeConfig, distance_fields, from_text, ge
 from jaxlake.levels import build
 from jaxlake.types import ABSENT
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 step = jax.jit(pibt.step)
 
 

@@ -24,11 +24,8 @@ def same(first, second):
     return jax.tree.structure(first) == jax.tree.structure(second)
 
 
-def test_a_batch_counts_its_boards():
+def test_a_batch_counts_its_boards_and_a_whole_number_takes_one():
     assert len(BATCH) == len(NESTED) == len(NESTED.plan) == 4 and len(BATCH[:0]) == 0
-
-
-def test_a_whole_number_takes_one_board():
     assert same(BATCH[1], OTHER) and same(BATCH[-1], OTHER) and same(BATCH[np.int64(2)], ONE)
     assert NESTED[0].plan.paths.shape == (2, 65)
 

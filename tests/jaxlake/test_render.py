@@ -18,10 +18,6 @@ BOARD = """
 ANSWER = "0:(0,0)(0,1)(0,2)(1,2)(1,2)(2,2)(3,2)(3,3)\n1:(2,0)(1,0)(1,0)(0,0)(0,1)(0,2)"
 
 
-def rows(text: str) -> str:
-    return "\n".join(line.strip() for line in text.strip().splitlines())
-
-
 def test_a_board_is_read_into_padded_arrays():
     instance = from_text(BOARD, max_size=6, max_agents=3)
     assert (instance.size, instance.num_agents, instance.max_size, instance.max_agents) == (4, 2, 6, 3)
@@ -58,18 +54,6 @@ def test_more_agents_than_letters_are_refused():
 def test_a_plan_that_leaves_the_board_is_drawn_as_far_as_it_is_on_it():
     plan = parse("0:(0,0)(0,1)(0,2)(0,3)(-1,3)(0,0)", max_size=5, max_agents=1, max_steps=9)
     assert to_text(from_text(["a..", "...", "..A"], max_size=5), plan) == "a>>\n...\n..A"
-
-
-def test_a_plan_is_drawn_with_arrows_and_a_plus_where_paths_meet():
-    drawn = """
-        a+B.
-        ^#v.
-        b.v#
-        ..>A
-    """
-    instance = from_text(BOARD)
-    plan = parse(ANSWER, max_size=4, max_agents=2, max_steps=9)
-    assert to_text(instance, plan) == rows(drawn)
 
 
 @pytest.mark.parametrize(

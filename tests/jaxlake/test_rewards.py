@@ -13,8 +13,6 @@ from jaxlake.env import Lake
 from jaxlake.levels import distance_fields, stack
 from jaxlake.state import Params
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 BOARD = """
     aA..
     ....

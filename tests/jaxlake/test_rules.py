@@ -16,8 +16,6 @@ from jaxlake.levels import pad, stack
 from jaxlake.rules import ConflictRule, HoleRule, legal_actions, move
 from jaxlake.types import ABSENT, Action, Instance
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "environment.md").read_text()
 TRUTH_TABLE = re.search(r"^```text\n(what happens .*?)\n```", PAGE, re.DOTALL | re.MULTILINE)[1]
 ROWS = [[cell.strip() for cell in line.split("|")] for line in TRUTH_TABLE.split("\n")[1:]]

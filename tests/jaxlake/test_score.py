@@ -212,7 +212,6 @@ def test_the_command_prints_the_tables_and_writes_the_figures(command, tmp_path)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "answers.jsonl, line 1: JSONDecodeError"),
         ('{"id": "back"}', "line 1: ValueError: it must be an object with the texts id and answer"),
         ('{"id": "nobody", "answer": ""}', "id 'nobody' is not in the test set"),
         ("", "the file has no answer"),

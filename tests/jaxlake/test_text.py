@@ -116,15 +116,6 @@ def test_a_jump_cannot_be_written_in_moves():
         answer(plan_of([[0, OUTSIDE]]), MAX_SIZE, AnswerFormat.MOVES)
 
 
-def test_an_agent_without_moves_stays_on_its_start():
-    assert paths("0: []\n1: R", STARTS) == {0: [(0, 0)], 1: [(2, 0), (2, 1)]}
-
-
-def test_moves_off_the_board_stay_outside():
-    off = (OUTSIDE, OUTSIDE)
-    assert paths("0: U D D\n2: D", STARTS) == {0: [(0, 0), off, off, off], 2: [off, off]}
-
-
 NO_LINE = "no line begins with an agent's number and a colon"
 LAST = "0:(0,0)(0,1)\n1:(2,0)(2,1)"
 
@@ -143,23 +134,6 @@ LAST = "0:(0,0)(0,1)\n1:(2,0)(2,1)"
 )
 def test_the_last_complete_answer_counts(text):
     assert paths(text) == {0: [(0, 0), (0, 1)], 1: [(2, 0), (2, 1)]}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"0:(3,3)\n1:(4,4)\n{LAST}",
-        f"0:(3,3)\n1:(4,4)\nOr, as an alternative:\n{LAST}",
-        f"{LAST}\nWait, agent 0 could also go:\n0:(3,3)",
-        f"{LAST}\n0:(3,3)\n1:",
-        f"{LAST}\nThat is wrong. Corrected:\n0:(0,0)(1,0)\n1:(2,",
-        f"{LAST}\nThis plan is wrong, and I know no other.",
-        f"{LAST}\nAgent 2 goes along the wall.",
-    ],
-    ids=["two", "either", "another of one", "broken off", "correction cut off", "taken back", "one left out"],
-)
-def test_what_is_in_doubt_is_not_parsable(text):
-    assert paths(text) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``JAX_ENABLE_X64=1``, another setting of JAX, changes no result; `test_strict.py` traces steps with it."""
+"""``JAX_ENABLE_X64=1``, another setting of JAX, changes no result; `test_loops.py` traces steps with it."""
 
 import jax
 import jax.numpy as jnp

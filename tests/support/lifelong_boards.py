@@ -18,9 +18,9 @@ DRAWN = Lake(reward=rewards.reached, goals="drawn")
 LISTED = Lake(reward=rewards.reached, goals="listed")
 
 
-def board(tasks=LISTS, max_tasks=None):
+def board(tasks=LISTS):
     tasks = tasks if tasks is None else np.vstack([tasks, np.full_like(tasks[:1], ABSENT)])
-    return lifelong.board(from_text(BOARD, max_agents=SLOTS), tasks, max_tasks)
+    return lifelong.board(from_text(BOARD, max_agents=SLOTS), tasks)
 
 
 def random_board(seed: int, size: int, agents: int, holes: int) -> Instance:

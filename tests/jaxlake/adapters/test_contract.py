@@ -10,8 +10,6 @@ from jaxlake.testing import MAX_SIZE, check_truncation, check_walk
 from jaxlake.types import ABSENT, Action
 from tests.support.faces import FACES
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 CELLS = [  # Where the moves of `testing.WALK` lead the two agents, worked out by hand.
     [(0, 1), (3, 2)],
     [(1, 1), (2, 2)],
@@ -53,7 +51,7 @@ def test_the_walk_leads_where_its_moves_say():
 
 @pytest.mark.parametrize("name", FACES)
 def test_running_out_of_steps_truncates(name):
-    check_truncation(FACES[name])
+    check_truncation(FACES[name], len(testing.WALK))  # in the program of the walk
 
 
 REACHED = [(1, 0), (1, 1), (0, 1), (0, 1), (0, 0), (0, 1), (0, 0), (0, 0), (1, 0)]

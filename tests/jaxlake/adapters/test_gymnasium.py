@@ -33,7 +33,6 @@ b.B
 RIGHT = [Action.RIGHT, Action.RIGHT]
 WAIT = [Action.WAIT, Action.WAIT]
 
-
 reset, step = jax.jit(Lake().reset), jax.jit(Lake().step)
 
 
@@ -66,7 +65,7 @@ def test_levels_that_nobody_gave_have_solutions_and_are_the_same_in_every_enviro
     jax.tree.map(np.testing.assert_array_equal, levels, many.bank.instances)
 
 
-@pytest.mark.parametrize(("given", "own", "length"), [(3, 9, 3), (9, 3, 3), (-1, 3, 3)])
+@pytest.mark.parametrize(("given", "own", "length"), [(3, 9, 3), (-1, 3, 3)])
 def test_make_vec_takes_gymnasiums_limit_of_steps_as_make_does(bank, given, own, length):
     settings = {"bank": bank, "params": Params(max_steps=own), "max_episode_steps": given}
     for env in gymnasium.make_vec("jaxlake/Lake-v0", 2, **settings), gymnasium.make("jaxlake/Lake-v0", **settings):
@@ -86,8 +85,9 @@ def test_the_mask_that_maskable_ppo_asks_for_is_the_cores(bank):
 
 
 def test_the_seed_decides_levels_and_slips(bank):
+    env = VectorLake(bank, 2, params=Params(max_steps=3, slip=CLASSIC_SLIP))
+
     def play(seed):
-        env = VectorLake(bank, 2, params=Params(max_steps=3, slip=CLASSIC_SLIP))
         return [env.reset(seed=seed)] + [env.step([RIGHT] * 2) for _ in range(8)]
 
     assert data_equivalence(play(3), play(3), exact=True)
@@ -141,7 +141,7 @@ def test_disabled_stays_done(bank):
     assert not rewards.any() and terminated.tolist() == [False, True]
 
 
-@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
 def test_wrappers_of_gymnasium_take_it(bank, mode):
     def finish(wrapper):
         env = gymnasium.make_vec(

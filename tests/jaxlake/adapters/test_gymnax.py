@@ -23,8 +23,6 @@ from jaxlake.testing import BOARD, MAX_SIZE, bank  # noqa: E402
 from jaxlake.types import Action  # noqa: E402
 from tests.support.faces import ONE_STEP  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 UP, DOWN, LEFT, RIGHT, WAIT = Action
 
 

@@ -19,8 +19,6 @@ from jaxlake.testing import BOARD, MAX_AGENTS, MAX_SIZE  # noqa: E402
 from jaxlake.types import Action, Instance  # noqa: E402
 from tests.support.faces import ONE_STEP  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("quick_compilation")
-
 CORNER = """
     #aA
     ...

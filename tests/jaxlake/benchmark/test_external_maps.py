@@ -90,10 +90,7 @@ def test_what_cannot_be_played_is_refused_in_one_line(path, run, tmp_path):
     (tmp_path / "wall.map").write_text("type octile\nheight 2\nwidth 3\nmap\n@..\n...\n")
     (tmp_path / "wall.scen").write_text("version 1\n0\twall.map\t3\t2\t0\t0\t1\t1\t1\n")
     for file, fault in (
-        (
-            path(f"wide: a{'.' * 180}A\n"),
-            "boards.yaml, wide: the board is 182x182: it must be at most 181 a side",
-        ),
+        (path(f"wide: a{'.' * 180}A\n"), "boards.yaml, wide: the board is 182x182: it must be at most 181 a side"),
         (tmp_path / "wall.scen", "wall.scen"),
         (path("[", "broken.yaml"), "broken.yaml: not YAML"),
         (path("cut: |-\n  a.#........A\n", "cut.yaml"), "cut.yaml: no scenario has a plan that the solver finds"),

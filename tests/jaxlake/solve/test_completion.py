@@ -105,33 +105,6 @@ def random_path(rng: np.random.Generator, instance: Instance, agent: int) -> Pat
     return path
 
 
-def optimal_paths(instance: Instance, agents: int) -> list[Path] | None:
-    """Paths of an optimal plan, found cell by cell with the search; None if there is none that fits."""
-    paths: list[Path] = []
-    best = search(instance, [], 0)
-    if best is None:
-        return None
-    near, (starts, goals) = oracles.moves(instance), oracles.ends(instance)
-    for agent in range(agents):
-        path = [starts[agent]]
-        while path[-1] != goals[agent] or search(instance, [*paths, path], agent + 1) != best:
-            for cell in near[path[-1]]:
-                if search(instance, [*paths, [*path, cell]], agent) == best:
-                    path.append(cell)
-                    break
-            if len(path) > STEPS + 1:
-                return None
-        paths.append(path)
-    return paths
-
-
-def random_paths(rng: np.random.Generator, instance: Instance) -> list[Path]:
-    """Half of the time mostly those of an optimal plan, so that many plans are valid and many nearly so."""
-    paths = [random_path(rng, instance, agent) for agent in range(int(instance.num_agents))]
-    best = optimal_paths(instance, len(paths)) if rng.random() < 0.5 else None
-    return [good if rng.random() < 0.7 else path for path, good in zip(paths, best or paths, strict=True)]
-
-
 def plans_of(instances: Instance, paths: list[list[list[Path]]]) -> Plan:
     boards, slots = instances.starts.shape
     cells = np.full((boards, PLANS, slots, STEPS + 1), ABSENT, np.int32)
@@ -150,7 +123,7 @@ def case(agents: int) -> tuple[Instance, list[list[list[Path]]], Plan, np.ndarra
     """Boards, the paths of their plans, these as a ``Plan``, and what comes of them."""
     rng = np.random.default_rng(agents)
     instances = oracles.random_boards(rng, BOARDS, [(3, agents), (4, agents)], 0.4, max_size=SIZE, max_agents=SLOTS)
-    paths = [[random_paths(rng, instance) for _ in range(PLANS)] for instance in instances]
+    paths = [[[random_path(rng, board, agent) for agent in range(agents)] for _ in range(PLANS)] for board in instances]
     plans = plans_of(instances, paths)
     found = completion_costs(instances, plans)
     assert found.dtype == np.int32 and found.shape == (BOARDS, PLANS, SLOTS + 1, STEPS + 2)
