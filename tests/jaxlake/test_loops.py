@@ -86,10 +86,9 @@ def rollouts(name):
 
     def rollout(key):
         first, later = jax.random.split(key)
+        turns = moves, jax.random.split(later, STEPS)
         # All that reset returns is carried: shard_map refuses what of it does not vary with the level.
-        return jax.lax.scan(
-            lambda carry, x: (step(carry, *x),) * 2, reset(first), (moves, jax.random.split(later, STEPS))
-        )[1]
+        return jax.lax.scan(lambda carry, x: (step(carry, *x),) * 2, reset(first), turns)[1]
 
     mesh, one = jax.sharding.Mesh(jax.devices()[:2], ("devices",)), PartitionSpec("devices")
     every = jax.vmap(rollout)
