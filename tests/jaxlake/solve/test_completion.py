@@ -105,6 +105,13 @@ def random_path(rng: np.random.Generator, instance: Instance, agent: int) -> Pat
     return path
 
 
+def random_paths(rng: np.random.Generator, instance: Instance) -> list[Path]:
+    """Half of the time those of a valid plan, if there is one in so many draws."""
+    agents = range(int(instance.num_agents))
+    draws = [[random_path(rng, instance, agent) for agent in agents] for _ in range(40 if rng.random() < 0.5 else 1)]
+    return next((paths for paths in draws if search(instance, paths, len(paths)) is not None), draws[0])
+
+
 def plans_of(instances: Instance, paths: list[list[list[Path]]]) -> Plan:
     boards, slots = instances.starts.shape
     cells = np.full((boards, PLANS, slots, STEPS + 1), ABSENT, np.int32)
@@ -123,7 +130,7 @@ def case(agents: int) -> tuple[Instance, list[list[list[Path]]], Plan, np.ndarra
     """Boards, the paths of their plans, these as a ``Plan``, and what comes of them."""
     rng = np.random.default_rng(agents)
     instances = oracles.random_boards(rng, BOARDS, [(3, agents), (4, agents)], 0.4, max_size=SIZE, max_agents=SLOTS)
-    paths = [[[random_path(rng, board, agent) for agent in range(agents)] for _ in range(PLANS)] for board in instances]
+    paths = [[random_paths(rng, instance) for _ in range(PLANS)] for instance in instances]
     plans = plans_of(instances, paths)
     found = completion_costs(instances, plans)
     assert found.dtype == np.int32 and found.shape == (BOARDS, PLANS, SLOTS + 1, STEPS + 2)
