@@ -205,13 +205,6 @@ def test_transformers_answers_the_same_moves(made, tmp_path):
         np.testing.assert_allclose(row, theirs, atol=1e-4)
 
 
-def test_an_engineer_writes_no_phrase(made, config):
-    from rl.model.sampler.grammar import allowed_tokens
-
-    allowed = next(allowed_tokens(made[1].grammar_sampler(config.engineer), 'start: "x"'))
-    assert allowed[:896].any() and not allowed[896:].any()
-
-
 def test_what_cannot_play_is_refused_in_one_line(made, config, tmp_path):
     policy, parameters = Policy.create(config.student, config.mesh, jax.random.key(0))
     policy.save(tmp_path / "never", parameters)

@@ -1,16 +1,23 @@
-"""The reward by hand: every kind on answers that break the checks one by one, the paper's formula and its weights."""
+"""The reward by hand, on answers that break the checks one by one; and a step's metrics, counted one by one."""
+
+import math
+from collections.abc import Iterable
 
 import jax
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jaxlake.board_text import from_text
+from jaxlake.kinds import Kind
 from jaxlake.text import parse
-from jaxlake.types import Check, Verdict
+from jaxlake.types import ABSENT, Check, Costs, Verdict
 from jaxlake.verify import verify
 from rl.config import RewardSection
 from rl.config.choices import RewardKind
-from rl.learn.reward import length_penalty, rewards, weight_accuracy
+from rl.learn.metrics import describe
+from rl.learn.reward import Rewards, length_penalty, rewards, weight_accuracy
 
 BOARD = from_text("""
     a..A
@@ -40,9 +47,9 @@ def judge(*answers: str) -> Verdict:
 
 
 def reward(kind: RewardKind, verdict: Verdict, tokens: int, short_share: float = 0.0):
-    settings = RewardSection(kind=kind, free_tokens=20, limit_tokens=40)
+    section = RewardSection(kind=kind, free_tokens=20, limit_tokens=40)
     count = len(verdict.valid)
-    return rewards(settings, verdict, np.full(count, 6), np.full(count, tokens), short_share)
+    return rewards(section, verdict, np.full(count, 6), np.full(count, tokens), short_share)
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +98,81 @@ def test_length_penalty_at_the_papers_lengths(tokens, expected):
 )
 def test_the_weight_of_accuracy_follows_the_share_of_short_answers(short_share, expected):
     assert weight_accuracy(short_share) == pytest.approx(expected)
+
+
+FAILURES = [f"failure/{check.name.lower()}" for check in Check]
+
+
+def verdict_of(failed: list[set[Check]], optimal: list[bool]) -> Verdict:
+    """Verdicts on answers that fail these checks."""
+    checks = np.array([[check not in names for check in Check] for names in failed])
+    cost = np.where(checks.all(axis=1), 9, ABSENT).astype(np.int32)
+    costs = Costs(sum_of_costs=cost, sum_of_loss=cost, makespan=cost)
+    return Verdict(checks=checks, valid=checks.all(axis=1), cost=cost, costs=costs, optimal=np.array(optimal))
+
+
+def kinds_of(names: Iterable[int | str]) -> np.ndarray:
+    return np.array([Kind.of(name) for name in names], object)
+
+
+def rewards_of(count: int) -> Rewards:
+    accuracy = np.linspace(0, 1, count, dtype=np.float32)
+    length = np.linspace(-1, 0, count, dtype=np.float32)
+    return Rewards(accuracy, length, 0.8)
+
+
+KINDS = {3: "size_3", 4: "size_4", "4x3": "kind_4x3", "rooms5": "kind_rooms5"}
+"""Kinds of boards, and what the metrics call them."""
+
+answers = st.lists(
+    st.tuples(
+        st.sampled_from([*KINDS]),
+        st.sets(st.sampled_from(Check)),  # what fails
+        st.booleans(),  # optimal, if valid
+        st.integers(0, 40),  # tokens
+        st.booleans(),  # truncated
+        st.integers(0, 4),  # group
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(max_examples=200)
+@given(answers)
+def test_any_answers_are_counted_as_one_by_one(rows):
+    kinds, failed, wish, tokens, truncated, groups = zip(*rows, strict=True)
+    optimal = [best and not names for best, names in zip(wish, failed, strict=True)]
+    found = describe(
+        kinds_of(kinds),
+        verdict_of(failed, optimal),
+        rewards_of(len(rows)),
+        np.array(tokens),
+        np.array(truncated),
+        np.array(groups),
+        kinds_of(KINDS),
+    )
+    expected = {}
+    for kind, name in KINDS.items():
+        valid, best = (
+            [not x for k, x in zip(kinds, failed, strict=True) if k == kind],
+            [o for k, o in zip(kinds, optimal, strict=True) if k == kind],
+        )
+        expected[f"valid/{name}"] = sum(valid) / len(valid) if valid else math.nan
+        expected[f"optimal/{name}"] = sum(best) / len(best) if best else math.nan
+    for check in Check:
+        expected[f"failure/{check.name.lower()}"] = sum(min(f, default=None) == check for f in failed) / len(rows)
+    shares = []
+    for group in set(groups):
+        here = [not names for g, names in zip(groups, failed, strict=True) if g == group]
+        shares.append(sum(here) / len(here))
+    expected["all_valid_groups"] = sum(share == 1 for share in shares) / len(shares)
+    expected["all_invalid_groups"] = sum(share == 0 for share in shares) / len(shares)
+    expected["learnable"] = sum(0.2 <= share <= 0.8 for share in shares) / len(shares)
+    ended = [length for length, cut in zip(tokens, truncated, strict=True) if not cut]
+    expected["answer_tokens_ended"] = sum(ended) / len(ended) if ended else math.nan
+    good = sum(not names for names in failed)
+    expected |= {"answer_tokens": np.mean(tokens), "answer_tokens_max": max(tokens), "truncated": np.mean(truncated)}
+    expected["optimal_given_valid"] = sum(optimal) / good if good else math.nan
+    assert {name: found[name] for name in expected} == pytest.approx(expected, nan_ok=True)
+    assert found["valid"] + sum(found[name] for name in FAILURES) == pytest.approx(1)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import jax
 import pytest
+from rows import measured
 
 from engineer import Evidence, LanguageEngineer, PastRound, Training
-from engineer.evidence import CHECKS, KindEvidence, TrainingEvidence
+from engineer.evidence import TrainingEvidence
 from jaxlake.config import LakeConfig
-from jaxlake.kinds import Kind
 from rl import config as config_
 from rl.config import MeshSection, WriterSection
 from rl.learn.context import read_context
@@ -18,11 +18,6 @@ from rl.model.tokenizer import TINY_TOKENIZER, Tokenizer
 
 MADE_BY = config_.load(Path(__file__).parents[2] / "configs" / "tiny-engineer.yaml")
 LAB = config_.load(Path(__file__).parents[2] / "configs" / "lab.yaml")
-
-
-def row(kind: Kind, n: int, valid: int) -> KindEvidence:
-    failures = dict.fromkeys(CHECKS, 0) | {CHECKS[-1]: n - valid}  # not arrived
-    return KindEvidence(kind, n, valid, valid, failures, failures, valid / n)
 
 
 def test_the_folder_is_the_tiny_model_with_its_tokenizer_in_little_more_than_a_megabyte():
@@ -42,8 +37,8 @@ def test_it_was_taught_the_kinds_and_targets_of_the_lab():
 def test_its_masked_answer_to_a_context_of_the_lab_is_a_legal_configuration():
     policy, parameters = Policy.create(WriterSection(), MeshSection(fsdp=1), jax.random.key(0))
     kinds, targets = LAB.lake.kinds, LAB.target_kinds
-    trained = TrainingEvidence(tuple(row(kind, 100, max(0, 100 - int(9 * kind.difficulty))) for kind in kinds), ())
-    evidence = Evidence(tuple(row(kind, 24, 0) for kind in targets), 0.0, 0.0, 4, 9.0, 0.0, training=trained)
+    trained = TrainingEvidence(tuple(measured(kind, max(0, 1 - 0.09 * kind.difficulty)) for kind in kinds), ())
+    evidence = Evidence(tuple(measured(kind, 0.0, 24) for kind in targets), 0.0, 0.0, 4, 9.0, 0.0, training=trained)
     settings = MADE_BY.engineer.model_copy(update={"kind": "model"})
     generate = policy.grammar_sampler(settings).generation(lambda: parameters, lambda done: None)
     engineer = LanguageEngineer(

@@ -93,8 +93,3 @@ def test_what_no_family_computes_is_refused_in_one_line(tmp_path, name, changes,
         read_config(written(tmp_path, name, **changes))
     assert complaint in str(error.value) and "\n" not in str(error.value)
     assert str(tmp_path) in str(error.value)
-
-
-def test_a_folder_without_a_config_has_no_shape(tmp_path):
-    with pytest.raises(ConfigError, match=str(tmp_path)):
-        read_config(tmp_path)
