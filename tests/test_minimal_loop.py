@@ -14,6 +14,8 @@ import pytest
 from examples import minimal_loop
 from jaxlake import Action, Check, first_failure, from_text, stack
 
+pytestmark = pytest.mark.usefixtures("quick_compilation")
+
 ROOT = Path(__file__).parents[1]
 OPEN, HOLE = "a..A\n....\nb..B\n....", "a#.A\n....\nb..B\n...."
 BOARDS = stack([from_text(board, max_size=4, max_agents=3) for board in (OPEN, HOLE)])

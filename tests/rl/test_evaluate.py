@@ -1,4 +1,4 @@
-"""The command as a user gives it: on a run, a checkpoint and a server; interrupted and resumed; and misused."""
+"""The command as a user gives it, on a run, a checkpoint and a server; interrupted and resumed, misused; its scores."""
 
 import json
 import os

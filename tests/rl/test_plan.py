@@ -1,4 +1,4 @@
-"""The plan's figures are those of the programs a run compiles, and its verdict and its errors are plain."""
+"""The plan's figures are those of the programs a run compiles, and its verdict is plain."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The command as a user gives it, at a size that takes seconds: whole, stopped, and in two processes."""
+"""The command as a user gives it, at a size that takes seconds: whole, and stopped in two processes."""
 
 import json
 import os
