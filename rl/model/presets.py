@@ -74,6 +74,7 @@ def read_config(path: Path | str) -> DecoderConfig:
     rope = config.rope_parameters
     computed = {
         "hidden_act": (config.hidden_act, ("silu",)),
+        "is_causal": (getattr(config, "is_causal", True), (True,)),
         "sliding_window": (getattr(config, "sliding_window", None), (None,)),
         "rope_type": (rope["rope_type"], ("default", "llama3")),
         "partial_rotary_factor": (rope.get("partial_rotary_factor", 1), (1,)),

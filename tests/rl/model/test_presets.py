@@ -83,6 +83,7 @@ def test_a_published_config_is_its_preset(tmp_path, name):
         ("smollm2-135m", {"model_type": "gemma"}, "model_type = gemma must be one of qwen3, qwen2, llama, mistral"),
         ("qwen2.5-0.5b", {"use_sliding_window": True, "sliding_window": 64}, "sliding_window = 64 must be None"),
         ("llama-3.2-1b", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_type = yarn must be default or"),
+        (QWEN3, {"is_causal": False}, "is_causal = False must be True"),
         (QWEN3, {"partial_rotary_factor": 0.5}, "partial_rotary_factor = 0.5 must be 1"),
         (QWEN3, {"model_type": "nobodys"}, "model type `nobodys`"),
     ],
