@@ -72,17 +72,21 @@ class Tokenizer:
             raise ConfigError(f"{path}: cannot use its tokenizer ({str(error).splitlines()[0]})") from None
         between = before.removeprefix(self._prompt) if before.startswith(self._prompt) else ""
         self.lead = "" if between.strip() else between
-        self._newline = self.encode("\n", after="")
-        self._before = len(self._decode(self._newline))
-        special = {i for i, token in self._tokenizer.added_tokens_decoder.items() if token.special}
+        added_tokens = self._tokenizer.added_tokens_decoder
         eos, pad = self._tokenizer.eos_token_id, self._tokenizer.pad_token_id
-        turn = [token for token in self.encode(after) if token in special] or [eos]
+        # Special or not: some checkpoints do not flag the markers of their own template.
+        turn = [token for token in self.encode(after) if token in added_tokens] or [eos]
         said = self._generation.get("eos_token_id"), self._read("config.json").get("eos_token_id"), [eos, pad]
         ends = next(ids for ids in said if ids is not None)
         stops = [turn[0], *(ends if isinstance(ends, list) else [ends])]
         self.stop_ids: tuple[int, ...] = tuple(dict.fromkeys(stop for stop in stops if stop is not None))
         self.pad_id: int = self.stop_ids[0] if pad is None else pad
         self.end_think_id: int | None = self.id_of("</think>")
+        # Tags stay even if they are flagged special: without them a thought would read as the answer.
+        tags = {self.id_of(tag) for tag in ("<think>", "</think>", "<thinking>", "</thinking>")}
+        self._silent = {i for i, token in added_tokens.items() if token.special}.union(self.stop_ids) - tags
+        self._newline = self.encode("\n", after="")
+        self._before = len(self._decode(self._newline))
         count = len(self)
         self._tokenizer.add_tokens([AddedToken(text, normalized=False) for text in added])
         self.suppressed = (*(self._generation.get("suppress_tokens") or ()), *range(count, len(self)))
@@ -195,7 +199,7 @@ class Tokenizer:
         return self._decode([*self._newline, *ids])[self._before :]
 
     def _decode(self, ids: Sequence[int]) -> str:
-        return self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return self._tokenizer.decode([i for i in ids if i not in self._silent], clean_up_tokenization_spaces=False)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each token of an answer, "" for one that ends it and for other control tokens."""

@@ -145,6 +145,14 @@ def test_a_tokenizer_that_does_not_fit_the_model_or_the_settings_is_refused(fold
         Policy.create(config.student, config.mesh, jax.random.key(0))
 
 
+def thinks_in(tokenizer, *thought):
+    """Which tokens an engineer's thought may go on with."""
+    writer = SimpleNamespace(tokenizer=tokenizer, settings=EngineerSection(), early_stop="")
+    writer.sampler = SimpleNamespace(config=SimpleNamespace(vocab_size=1024))
+    guide = allowed_tokens(writer, 'start: "x"')
+    return [guide.send(token) for token in (None, *thought)][-1]
+
+
 def test_new_tokens_are_read_saved_and_never_written(folder, tmp_path):
     tokenizer = Tokenizer(folder)
     count = len(tokenizer)
@@ -158,11 +166,24 @@ def test_new_tokens_are_read_saved_and_never_written(folder, tmp_path):
     for other in grown, Tokenizer(saved):
         assert other.encode("Answera phraseanother")[-2:] == [count, count + 1] and len(other) == count + 2
         assert other.suppressed == (count, count + 1)
-    writer = SimpleNamespace(tokenizer=grown, settings=EngineerSection(), early_stop="")
-    writer.sampler = SimpleNamespace(config=SimpleNamespace(vocab_size=1024))
-    allowed = next(allowed_tokens(writer, 'start: "x"'))
+    allowed = thinks_in(grown)
     assert allowed[:count].sum() == count - len(grown.stop_ids) and not allowed[count:].any()
     assert len(tokenizer) == count and tokenizer.id_of("a phrase") is None
+
+
+def test_flags_of_a_checkpoints_tokens_do_not_change_what_an_answer_is(folder, tokenizer):
+    """Tags of a thought that are special tokens stay in the text; markers of a template that are none end a turn."""
+    raw = json.loads((folder / "tokenizer.json").read_text())
+    for token in raw["added_tokens"]:
+        token["special"] = "think" in token["content"]
+    (folder / "tokenizer.json").write_text(json.dumps(raw))
+    change(folder / "tokenizer_config.json", eos_token="<|endoftext|>")
+    flagged = Tokenizer(folder)
+    assert flagged.stop_ids == tokenizer.stop_ids
+    answer = flagged.completion(text := "<think>\n0:(0,0)\n</think>\n\n1:(1,1)")
+    assert answer == tokenizer.completion(text)
+    assert flagged.decode(answer) == "".join(flagged.pieces(answer)) == text
+    assert thinks_in(flagged, tokenizer.end_think_id).sum() == 1  # the blank line after a thought, and no more of it
 
 
 @pytest.mark.parametrize("template", [None, "{% for message in messages %}", "{{ raise_exception('no') }}"])
