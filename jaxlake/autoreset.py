@@ -44,7 +44,9 @@ class AutoReset:
     """A lake that begins again when ``mode`` says; hashable, so it can be a static argument.
 
     The states of lifelong episodes have no ``tasks`` and ``distances`` here: the bank has them. For an observation of
-    your own that needs distances, ``state.replace(distances=bank.at(state.instance.board)[1])`` has them too.
+    your own that needs distances, ``state.replace(distances=bank.at(state.instance.board)[1])`` has them too. A bank
+    with another board in the place of an episode's, such as one in another order, truncates the episode: nothing moves
+    in that step or is rewarded, and distances in its ``final_observation`` are those of the other board.
     """
 
     lake: Lake
@@ -97,6 +99,8 @@ def _with_bank(state: State, bank: LevelBank | None) -> State:
     tasks = distances = None
     if bank and isinstance(bank.instances, LifelongInstance):
         tasks, distances = bank.instances.tasks, _tables(bank)
+        other = jnp.asarray(bank.instances.digest)[state.instance.board] != state.instance.digest
+        state = state.replace(truncated=state.truncated | (other & ~state.terminated))
     return state.replace(instance=state.instance.replace(tasks=tasks), distances=distances)
 
 

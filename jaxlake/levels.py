@@ -54,6 +54,7 @@ def pad(instance: Instance, max_size: int, max_agents: int) -> Instance:
         count=of_agents(instance.count, 0),
         place=of_agents(instance.place, 0),
         board=np.asarray(instance.board, np.int32),
+        digest=np.asarray(instance.digest, np.int32),
     )
 
 

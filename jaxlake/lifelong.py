@@ -4,6 +4,8 @@ In lifelong play (RHCR, the League of Robot Runners, POGEMA's ``on_target="resta
 gets another one in the same step, and the measure is the throughput, goals reached a step.
 """
 
+import zlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,6 +48,7 @@ def board(instance: Instance, tasks: Array | None = None, max_tasks: int | None 
         cells, first, goals = tasks[listed], np.cumsum(count) - count, np.where(named, tasks[:, 0], ABSENT)
         place, room = np.zeros(agents, int), len(cells)
     room = room if max_tasks is None else max_tasks
+    content = np.concatenate([[instance.size], instance.holes, cells]).astype(np.int32)
     made = LifelongInstance(
         **{**vars(instance), "goals": goals.astype(np.int32)},
         tasks=np.pad(cells, (0, room - len(cells)), constant_values=ABSENT).astype(np.int32),
@@ -53,6 +56,7 @@ def board(instance: Instance, tasks: Array | None = None, max_tasks: int | None 
         count=np.where(named, count, 0).astype(np.int32),
         place=place.astype(np.int32),
         board=np.asarray(0, np.int32),
+        digest=np.asarray(zlib.crc32(content.tobytes()), np.uint32).view(np.int32),
     )
     levels.validate(made, lifelong=True)  # each agent has 2 to 65,536 goals
     return made

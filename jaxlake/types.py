@@ -134,6 +134,7 @@ class LifelongInstance(Instance):
       place: int32 ``[..., max_agents]``, the number of an agent's goal now among its goals.
       board: int32 ``[...]``, the row of ``State.distances`` that has this board's steps, and in ``AutoReset`` also that
         of the bank's ``tasks``; 0 outside of a bank.
+      digest: int32 ``[...]``, a hash of size, holes and tasks, by which ``AutoReset`` knows the board in its bank.
     """
 
     tasks: Array
@@ -141,6 +142,7 @@ class LifelongInstance(Instance):
     count: Array
     place: Array
     board: Array
+    digest: Array
 
 
 @record

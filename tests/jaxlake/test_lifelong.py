@@ -27,7 +27,7 @@ from jaxlake import (
 )
 from jaxlake.adapters.host import pictures
 from jaxlake.types import ABSENT
-from tests.support.lifelong_boards import BOARD, DRAWN, LISTED, SLOTS, board, random_board
+from tests.support.lifelong_boards import BOARD, DRAWN, LISTED, LISTS, SLOTS, board, random_board
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
 
@@ -289,6 +289,30 @@ def test_episodes_of_a_bank_are_those_of_their_levels(mode):
         assert np.array_equal(steps.final_observation[episode], alone[2].observation)
         begin = end + 1 + (mode == "next-step")
     assert len(levels) > 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "times"),
+    [("off", [[1, 1, 2], [1, 1, 3]]), ("same-step", [[0, 0, 2], [1, 1, 3]]), ("next-step", [[1, 1, 2], [0, 0, 3]])],
+)
+def test_an_episode_ends_where_the_bank_has_another_board_in_its_place(mode, times):
+    """The two that change places differ in their lists alone; the third stays, and plays as if nothing had changed."""
+    boards = stack([board(), board(LISTS[:, :2]), lifelong.board(random_board(0, 4, 3, 3))])
+    bank, episodes = LevelBank.build(boards), AutoReset(LISTED, mode)
+    step = jax.jit(jax.vmap(episodes.step, in_axes=(None, 0, 0, 0)))
+    actions, keys = np.tile([DOWN, RIGHT, WAIT], (3, 1)), jax.random.split(jax.random.key(0), 3)
+    begun, _ = jax.vmap(episodes.begin, in_axes=(None, 0, None))(bank, jnp.arange(3), Params())
+    before, _ = step(bank, begun, actions, keys)
+    changed, unchanged = (step(each, before, actions, keys) for each in (bank[[1, 0, 2]], bank))
+    state, seen = changed
+    assert seen.truncated.tolist() == [True, True, False] and not unchanged[1].truncated.any()
+    assert not seen.rewards[:2].any() and not seen.info.arrived[:2].any()
+    assert jax.tree.all(jax.tree.map(lambda one, other: np.array_equal(one[2], other[2]), changed, unchanged))
+    later, _ = step(bank[[1, 0, 2]], state, actions, keys)
+    assert [state.time.tolist(), later.time.tolist()] == times
+    stays = mode == "off"
+    assert later.done.tolist() == [stays, stays, False]
+    assert mode == "same-step" or np.array_equal(state.positions[:2], before.positions[:2])
 
 
 def test_a_plane_shows_the_largest_number_of_goals_that_coincide():
