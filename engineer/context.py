@@ -109,12 +109,7 @@ class Template:
 
     @staticmethod
     def parse(text: str) -> "Template":
-        """Read the sections of a text in the form of the shipped one.
-
-        Raises:
-          ValueError: in one line, for a section that is missing (a family's may be), unknown or there twice, and for an
-            unknown placeholder or column.
-        """
+        """Read the sections of a text in the form of the shipped one; a family's may be missing. Else ValueError."""
         _, *parts = _HEADING.split(text)
         names, bodies = parts[::2], [body.strip() for body in parts[1::2]]
         for name in [*names, *(name for name in _SECTIONS if name not in _FAMILIES)]:
@@ -251,8 +246,8 @@ def _ranked(content: _Content) -> list[Row]:
 
     A kind that is validated and trained on has its validation's row. Of equal shares the earlier kind comes first.
     """
-    training = content.evidence.training if Module.R in content.modules else None
-    rows = {row.kind: row for row in (*(training.by_kind if training else ()), *content.evidence.by_kind)}
+    trained = content.evidence.training_rows if Module.R in content.modules else {}
+    rows = trained | {row.kind: row for row in content.evidence.by_kind}
     order = sorted(rows, key=lambda kind: (-percent(rows[kind].valid_share, 1) if rows[kind].n else 1, kind))
     unknown = dict.fromkeys((*FAILURES.values(), "failure"), "")
     return [{**_failure_row(str(kind), rows[kind]), **({} if kind in content.targets else unknown)} for kind in order]
@@ -273,8 +268,7 @@ def _failure_row(name: str, row: KindEvidence | Evidence) -> Row:
 
 
 def _trained(content: _Content) -> Values:
-    training = content.evidence.training
-    rows = [{"row": str(row.kind), "valid": _valid(row)} for row in (training.by_kind if training else ())]
+    rows = [{"row": str(kind), "valid": _valid(row)} for kind, row in content.evidence.training_rows.items()]
     return {"rows": rows, "row": content.row}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from engineer.context import FAILURES, Context, Module, PastRound, Template, Training, modules, percent
 from engineer.engineers.base import in_steps
-from engineer.engineers.rules import NEAREST, frontier_design, known_rows, nearest_to_half
+from engineer.engineers.rules import NEAREST, frontier_design, nearest_to_half
 from engineer.evidence import CHECKS, Evidence, KindEvidence, TrainingEvidence
 from engineer.proposal import to_answer
 from jaxlake.config import MAX_HOLE, LakeConfig
@@ -83,7 +83,7 @@ def think(evidence: Evidence, kinds: Sequence[Kind]) -> str:
     Kinds and valid shares are as in a terse table, to be copied, and those that get data in the order of how much, so
     that the answer can be read off. Each of the weakest is a comparison to learn from; one an example was too few.
     """
-    rows = known_rows(evidence)
+    rows = evidence.known_rows
     ascending = sorted(reversed(evidence.by_kind), key=lambda row: percent(row.valid_share, 1))  # as a table is read up
     weakest = ";".join(map(_quote, ascending[:NEAREST]))
     failure = max(CHECKS, key=lambda check: evidence.first_failures[check])

@@ -14,7 +14,7 @@ import numpy as np
 
 from engineer import Evidence, KindEvidence, PastRound
 from engineer.engineers.base import generator, legal, with_data
-from engineer.engineers.rules import equal_data, features, known_rows, training_rows
+from engineer.engineers.rules import equal_data, features
 from engineer.evidence import wilson
 from engineer.proposal import STEP
 from jaxlake.config import MAX_HOLE, LakeConfig
@@ -77,7 +77,7 @@ def bandit(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     """
     values = dict.fromkeys(history[-1].config.kinds, 0.0)
     for past in history:
-        for kind, row in training_rows(past).items():
+        for kind, row in past.evidence.training_rows.items():
             if row.advantage is not None:
                 values[kind] += RATE * (row.advantage - values[kind])
     score = np.array(list(values.values()))
@@ -101,7 +101,9 @@ def mutate_best(evidence: Evidence, history: Sequence[PastRound], key: jax.Array
 
     def learnable_share(past: PastRound) -> float:
         data = dict(zip(past.config.kinds, past.config.data, strict=True))
-        return sum(data[kind] * row.learnable / row.groups for kind, row in training_rows(past).items() if row.groups)
+        return sum(
+            data[kind] * row.learnable / row.groups for kind, row in past.evidence.training_rows.items() if row.groups
+        )
 
     best = max(reversed(history), key=learnable_share).config
     rng, columns = generator(key), {field: list(getattr(best, field)) for field in STEPS}
@@ -149,7 +151,7 @@ def cactus(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     kinds, opened = history[-1].config.kinds, 0
     sides = sorted({kind.size for kind in kinds})
     for past in history:
-        within = [row for kind, row in training_rows(past).items() if row.n and kind.size <= sides[opened]]
+        within = [row for kind, row in past.evidence.training_rows.items() if row.n and kind.size <= sides[opened]]
         prompts = sum(row.groups for row in within)
         solved = prompts * sum(row.valid for row in within) / max(1, sum(row.n for row in within))
         if wilson(solved, prompts, DEVIATIONS)[0] >= CONFIDENT:
@@ -189,5 +191,5 @@ def _valid_shares(evidence: Evidence, history: Sequence[PastRound], unknown: flo
     """Return the valid share of each kind, ``[kinds]``, in the latest evidence that knows it, else `unknown`."""
     rows: dict[Kind, KindEvidence] = {}
     for known in (*(past.evidence for past in history), evidence):
-        rows |= known_rows(known)
+        rows |= known.known_rows
     return np.array([rows[kind].valid_share if kind in rows else unknown for kind in history[-1].config.kinds])

@@ -43,10 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     options = command.parse(_parser(), arguments)
 
-    return command.guarded("rl.compare", arguments, lambda stop: (_work if options.worker else _compare)(options, stop))
+    return command.guarded("rl.compare", arguments, lambda stop: _compare(options, stop))
 
 
 def _compare(options: argparse.Namespace, stop: Stop) -> None:
+    if options.worker:  # of --jobs: it works on a comparison that is under way
+        comparison = reopen(options.out)
+        with Display() as display:
+            run_all(plan_runs(comparison, options.out), comparison.evaluation, display, stop)
+        return
     if options.jobs < 1:
         raise ConfigError(f"--jobs {options.jobs}: must be at least 1")
     path = options.config or command.shipped("compare/tiny.yaml")
@@ -62,13 +67,6 @@ def _compare(options: argparse.Namespace, stop: Stop) -> None:
 
         finished = report.read(out)
         display.say(f"\n{report.to_text(finished)}\n\nReport: {report.write(out, finished)}")
-
-
-def _work(options: argparse.Namespace, stop: Stop) -> None:
-    """Work on a comparison that is under way, as one of the processes of --jobs; a process without progress ends."""
-    comparison = reopen(options.out)
-    with Display() as display:
-        run_all(plan_runs(comparison, options.out), comparison.evaluation, display, stop)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -47,18 +47,13 @@ def main(arguments: list[str] | None = None) -> int:
             Display(not distributed.is_main()) as display,
         ):
             execute(config, directory, display, stop, stop_after=0 if taught_only else None)
-            show_results(directory, display)
+            if distributed.is_main():
+                from rl.report import page, run, tables  # matplotlib takes a second, and training needs none
+
+                table, report = tables.table_text(run.read(directory.path)), page.write(directory.path)
+                display.say(f"\n{table}\n\nReport: {report}")
 
     return command.guarded("rl.train", arguments, work)
-
-
-def show_results(directory: RunDirectory, display: Display) -> None:
-    """Write the report of a run, and show its table and the path; main process only."""
-    if distributed.is_main():
-        from rl.report import page, run, tables  # matplotlib takes a second, and training needs none
-
-        table, path = tables.table_text(run.read(directory.path)), page.write(directory.path)
-        display.say(f"\n{table}\n\nReport: {path}")
 
 
 def parser() -> argparse.ArgumentParser:

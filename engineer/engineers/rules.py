@@ -6,14 +6,14 @@ they were realised: none of the sources has any. ``examples/engineers_from_the_l
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from engineer.context import PastRound, main_failure, percent
 from engineer.engineers.base import Rule, generator, in_steps, legal, with_data
-from engineer.evidence import Evidence, KindEvidence
+from engineer.evidence import Evidence
 from jaxlake.config import MAX_HOLE, LakeConfig
 from jaxlake.kinds import Family, Kind
 
@@ -61,7 +61,7 @@ def easy_only(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) 
 
 def learnability(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> LakeConfig:
     """Give data where success is uncertain: p (1 - p) of the valid share (SFL), and a floor, which is ours."""
-    rows = known_rows(evidence)
+    rows = evidence.known_rows
     p = np.array([rows[kind].valid_share if kind in rows else 0.5 for kind in history[-1].config.kinds])
     return with_data(history, p * (1 - p) + FLOOR)
 
@@ -80,7 +80,7 @@ def frontier(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -
 
 def frontier_design(evidence: Evidence, kinds: tuple[Kind, ...]) -> LakeConfig:
     """Return what `frontier` designs of these kinds; it reads nothing but the latest evidence."""
-    rows, ranked = known_rows(evidence), nearest_to_half(evidence, kinds)
+    rows, ranked = evidence.known_rows, nearest_to_half(evidence, kinds)
     weights = [1 / (1 + ranked.index(kind)) if kind in ranked else 0.0 for kind in kinds]
     hole, wait = [FRONTIER_HOLE] * len(kinds), [FRONTIER_WAIT] * len(kinds)
     for i, row in enumerate(map(rows.get, kinds)):
@@ -93,7 +93,7 @@ def frontier_design(evidence: Evidence, kinds: tuple[Kind, ...]) -> LakeConfig:
 
 def nearest_to_half(evidence: Evidence, kinds: Sequence[Kind]) -> list[Kind]:
     """Return the `NEAREST` of these kinds whose valid share is known and nearest to a half, the nearest first."""
-    shares = {kind: percent(row.valid_share, 1) for kind, row in known_rows(evidence).items() if kind in kinds}
+    shares = {kind: percent(row.valid_share, 1) for kind, row in evidence.known_rows.items() if kind in kinds}
     return sorted(shares, key=lambda kind: abs(shares[kind] - 50))[:NEAREST]
 
 
@@ -106,7 +106,7 @@ def adarft(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     """
     kinds, target = history[-1].config.kinds, 0.0
     for past in history:
-        rows = training_rows(past).values()
+        rows = past.evidence.training_rows.values()
         if any(row.n for row in rows):
             share = sum(row.valid for row in rows) / sum(row.n for row in rows)
             target = min(max(target + ETA * math.tanh(ALPHA * (share - BETA)), 0.0), 100.0)
@@ -127,7 +127,9 @@ def ladder(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> 
     levels = difficulty_ranks(kinds)
     for past in history:
         mastered = {
-            k for k, row in training_rows(past).items() if row.groups >= PROMPTS and row.valid >= MASTERED * row.n
+            k
+            for k, row in past.evidence.training_rows.items()
+            if row.groups >= PROMPTS and row.valid >= MASTERED * row.n
         }
         while top < len(kinds) - 1 and kinds[levels.index(top)] in mastered:
             top += 1
@@ -145,7 +147,7 @@ def plr(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> Lak
     kinds, rng, buffer = history[-1].config.kinds, generator(key), {}
     for past in history:
         for i, kind in enumerate(kinds):
-            row = training_rows(past).get(kind)
+            row = past.evidence.training_rows.get(kind)
             if row is not None and row.n:
                 p = row.valid / row.n
                 buffer[kind, past.config.hole[i], past.config.wait[i]] = (p * (1 - p), past.round)
@@ -181,7 +183,7 @@ def ridge(evidence: Evidence, history: Sequence[PastRound], key: jax.Array) -> L
     """
     last, rows, logits = history[-1].round, [], []
     for past in history[-RECENT:]:
-        known = known_rows(past.evidence) | {kind: row for kind, row in training_rows(past).items() if row.n}
+        known = past.evidence.known_rows | {kind: row for kind, row in past.evidence.training_rows.items() if row.n}
         for kind, row in zip(past.config.kinds, _inputs(past.config, past.round - last), strict=True):
             if kind in known:
                 p = min(max(known[kind].valid_share, EDGE), 1 - EDGE)
@@ -230,18 +232,6 @@ def difficulty_ranks(kinds: Sequence[Kind]) -> list[int]:
     """Return each kind's place in the order of their difficulties, the easiest's being 0."""
     by_difficulty = sorted(kinds, key=lambda kind: (kind.difficulty, kind))
     return [by_difficulty.index(kind) for kind in kinds]
-
-
-def training_rows(past: PastRound) -> Mapping[Kind, KindEvidence]:
-    """Return the rows of a round's training rollouts by kind; empty where nothing is known."""
-    return {row.kind: row for row in past.evidence.training.by_kind} if past.evidence.training else {}
-
-
-def known_rows(evidence: Evidence) -> dict[Kind, KindEvidence]:
-    """Return a row for each kind of which something is known: its validation, else its training; in ascending order."""
-    trained = evidence.training.by_kind if evidence.training else ()
-    rows = {row.kind: row for row in (*trained, *evidence.by_kind) if row.n}
-    return dict(sorted(rows.items()))
 
 
 RULES: dict[str, Rule] = {

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from engineer.evidence.types import CHECKS, LEARNABLE, Evidence, KindEnvironment, KindEvidence, TrainingEvidence
+from jaxlake.benchmark.scoring import mean_and_error
 from jaxlake.kinds import Kind
 from jaxlake.record import Array
 
@@ -52,9 +53,9 @@ def evidence_from_verdicts(
         _row(kind, counted, **({} if shares is None else _sampled(shares[kinds == kind])))
         for kind, counted in zip(map(Kind.of, sums), sums.values(), strict=True)
     )
-    samples = (None, None, 0) if shares is None else (float(shares.mean()), standard_error(shares), samples_per_prompt)
-    sampled_valid, sampled_se, count = samples
-    return Evidence(tuple(rows), sampled_valid, sampled_se, count, float(np.mean(tokens)), float(np.mean(truncated)))
+    mean, error = (None, None) if shares is None else mean_and_error(shares)
+    samples = 0 if shares is None else samples_per_prompt
+    return Evidence(tuple(rows), mean, error, samples, float(np.mean(tokens)), float(np.mean(truncated)))
 
 
 def add(
@@ -148,19 +149,15 @@ def _row(kind: Kind, counted: Mapping[str, Any], **sampled: Any) -> KindEvidence
 
 def _sampled(shares: Array) -> dict[str, Any]:
     """Return the fields of a validation's row that tell of its samples, by their valid shares ``[prompts]``."""
+    mean, error = mean_and_error(shares)  # over prompts: samples of one prompt are correlated
     return {
-        "sampled_valid": float(shares.mean()),
-        "sampled_se": standard_error(shares),
+        "sampled_valid": mean,
+        "sampled_se": error,
         "groups": len(shares),
         "learnable": int(((shares >= LEARNABLE[0]) & (shares <= LEARNABLE[1])).sum()),
         "all_valid": int((shares == 1).sum()),
         "all_invalid": int((shares == 0).sum()),
     }
-
-
-def standard_error(shares: Array) -> float:
-    """Return the standard error of the mean of shares ``[prompts]``: samples of one prompt are correlated."""
-    return float(shares.std(ddof=1) / math.sqrt(len(shares))) if len(shares) > 1 else 0.0
 
 
 def _error_of_ratio(counted: Mapping[str, Any], name: str) -> float:

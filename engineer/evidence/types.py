@@ -135,6 +135,17 @@ class Evidence:
     trajectories: tuple[Trajectory, ...] = ()
 
     @property
+    def training_rows(self) -> dict[Kind, KindEvidence]:
+        """The rows of the training rollouts by kind; empty where nothing is known."""
+        return {row.kind: row for row in self.training.by_kind} if self.training else {}
+
+    @property
+    def known_rows(self) -> dict[Kind, KindEvidence]:
+        """A row for each kind of which something is known, ascending: of its validation, else of its training."""
+        rows = {row.kind: row for row in (*self.training_rows.values(), *self.by_kind) if row.n}
+        return dict(sorted(rows.items()))
+
+    @property
     def n(self) -> int:
         """Answers counted over all kinds."""
         return sum(row.n for row in self.by_kind)

@@ -23,10 +23,7 @@ def find(key: str, name: str) -> Callable[..., Any]:
     """Return the function ``module:function``; modules of the current directory are found too.
 
     Args:
-      key: the setting that names it, for the error.
-
-    Raises:
-      ConfigError: if there is no such module, or no such function in it.
+      key: the setting that names it, for the ConfigError where it is not there.
     """
     folder = str(Path.cwd())
     if folder not in sys.path and "" not in sys.path:  # a console script does not look there, `python -m` does

@@ -30,8 +30,7 @@ Values = dict[str, Any]
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read the YAML file of a run, which may build on another, and apply overrides such as ``student.learn.samples=4``.
 
-    Raises:
-      ConfigError: naming the key, its value and what it must be; one line.
+    A ConfigError names, in one line, the key, its value and what it must be.
     """
     return validate(Config, override(build(read(path), path), overrides), str(path))
 
@@ -109,11 +108,7 @@ def override(values: Values, overrides: Sequence[str]) -> Values:
 
 
 def validate(section: type[SomeSection], values: Values, source: str) -> SomeSection:
-    """Return the values of a file as a configuration.
-
-    Raises:
-      ConfigError: naming the source, the key, its value and what it must be; one line.
-    """
+    """Return the values of a file as a configuration; ConfigError as of `load`, naming the source too."""
     try:
         return section.model_validate(values)
     except pydantic.ValidationError as error:

@@ -30,11 +30,6 @@ inferred = functools.partial(Origin, "inferred")
 """Marks a setting whose value follows from what the paper says."""
 
 
-def _known_modules(context: str) -> str:
-    modules(context)
-    return context
-
-
 def _read_kinds(values: Any) -> tuple[Kind, ...]:
     if not isinstance(values, list | tuple) or not values:
         raise ValueError("must be a list of kinds of boards, at least one, such as [3-6, rooms6, corridor8x3]")
@@ -72,7 +67,7 @@ OptimizerName = Annotated[
     Optimizer | Own, Field(description="optimizer; muon: for the layers' matrices, with adamw for the rest")
 ]
 RuleName = Annotated[str, Field(pattern=f"^({'|'.join(RULES)})$")]
-ContextName = Annotated[str, AfterValidator(_known_modules)]
+ContextName = Annotated[str, AfterValidator(lambda name: modules(name) and name)]
 Holes = Annotated[
     tuple[Annotated[float, Field(ge=0, le=MAX_HOLE)], ...],
     Field(

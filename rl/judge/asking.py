@@ -141,16 +141,14 @@ def collect(
 ) -> Record | None:
     """Have each question answered once, and keep every answer in a folder; all processes of a job call this alike.
 
+    Raises as `Record`; a signal to one process is Interrupted on all, and the answers that arrived are kept.
+
     Args:
       questions: questions in a fixed order, whatever their number, so that the same place has the same answer.
       identity: values that affect the answers, beside the asker's own; a folder with others is refused.
 
     Returns:
       The record, closed, with answers to other questions among its own; None on all processes but the first.
-
-    Raises:
-      ConfigError: if the folder holds something else, or another process writes there.
-      Interrupted: on all processes, if a signal came to one; the answers that arrived are kept.
     """
     identity = identity | asker.identity  # a digest of parameters that all processes hold together
     opened = distributed.together(

@@ -33,7 +33,7 @@ class Answer:
 
 
 class Record:
-    """The folder of an evaluation; a context manager, which one process at a time may hold.
+    """The folder of an evaluation; a context manager, which one process at a time may hold; else ConfigError.
 
     Args:
       identity: plain JSON values that say whose answers these are and to what; a folder with others is refused.
@@ -42,9 +42,6 @@ class Record:
       folder: the folder.
       answers: all that it holds, by id and sample.
       about: content of ``evaluation.json``, the identity.
-
-    Raises:
-      ConfigError: if the folder is in use, holds something else or cannot be one.
     """
 
     def __init__(self, folder: Path, identity: dict[str, Any]):

@@ -43,13 +43,12 @@ def validate(
 ) -> Evidence:
     """Have the validation boards answered, greedily and by sampling; write ``evidence.json`` and ``samples.json``.
 
+    A signal ends it by `Interrupted`, with everything saved as it was before.
+
     Args:
       name: folder in the run directory.
       occasion: number of the keys: 0 at the beginning, 1 after the warm start, one more after each round.
       training: outcome of the training of the round that ends with this validation.
-
-    Raises:
-      Interrupted: with everything saved as it was before.
     """
     config, data, display = student.config, student.validation, recorder.display
     settings, boards, optima = config.validation, data.instances, np.asarray(data.solutions.cost)

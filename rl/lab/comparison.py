@@ -79,9 +79,6 @@ class Resolved(_Shared):
         """Return the configuration of the part that all engineers share.
 
         Its engineer is the run's. If it designs no round there, it is `base` where another needs what this one keeps.
-
-        Raises:
-          ConfigError: if both are needed, to design the shared rounds and to keep the policy of before.
         """
         kind = self.run.engineer.kind
         for engineer in () if self.run.needs_reference else self.engineers:
@@ -100,13 +97,10 @@ class Resolved(_Shared):
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
-    """Read the file of a comparison and of the run that it builds on.
+    """Read the file of a comparison and of the run that it builds on; ConfigError, in one line, for a mistake.
 
     Args:
       overrides: changes of the comparison's values, such as ``seeds=[0,1]`` or ``overrides.rounds.instances=480``.
-
-    Raises:
-      ConfigError: naming the file, the key, its value and what it must be; one line.
     """
     values = config_.read(path)
     if "engineers" not in values:
@@ -130,16 +124,13 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
 
 
 def open_folder(out: Path, comparison: Resolved) -> Resolved:
-    """Make the folder of a comparison, or check that it is this one's.
+    """Make the folder of a comparison, or check that it is this one's; else ConfigError.
 
     As long as no run has begun, as where a mistake was found first, another may take its place. After that engineers
     may be added, also to a comparison that is finished: nothing of the others is done again.
 
     Returns:
       The comparison with the engineers that the folder has besides.
-
-    Raises:
-      ConfigError: if it holds another comparison, or something else.
     """
     target = out / "compare.yaml"
     if not target.exists() and out.exists() and (not out.is_dir() or any(out.iterdir())):

@@ -3,7 +3,6 @@
 import functools
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Literal
 
 import jax
@@ -56,11 +55,6 @@ class HeldOut(Section):
 
     boards: BoardColumns
     answers: AnswerColumns
-
-
-def read_held_out(path: Path) -> HeldOut:
-    """Read a run's ``evaluation.json``."""
-    return HeldOut.model_validate_json(path.read_bytes())
 
 
 def evaluate(plan: RunPlan, settings: EvaluationSection, display: Display, stop: Stop) -> None:

@@ -35,10 +35,6 @@ class RunPlan:
         """Whether it is finished and evaluated."""
         return (self.path / EVALUATION).exists()
 
-    @property
-    def can_begin(self) -> bool:
-        return self.origin is None or self.origin.is_done
-
 
 def plan_runs(comparison: Resolved, out: Path) -> list[RunPlan]:
     """List all runs of a comparison in an order in which they can be done: seed after seed, so that early ones compare.
@@ -67,10 +63,6 @@ def fork(plan: RunPlan) -> None:
     The end of the origin becomes its first checkpoint, beside the records of all rounds before. It gets a `best/` with
     the first round that is better than the origin's. While this lasts it has the origin's lock, so that no other
     process makes the same folder.
-
-    Raises:
-      InUse: if another process makes one of the same origin's.
-      RunError: if the origin's last checkpoint is damaged.
     """
     assert plan.origin is not None
     with contextlib.closing(RunDirectory(plan.origin.path, plan.origin.config)) as source:

@@ -24,14 +24,10 @@ PATIENCE = 1.0
 
 
 def run_all(plans: Sequence[RunPlan], settings: EvaluationSection, display: Display, stop: Stop) -> None:
-    """Make every run that no other process makes, until all are done.
-
-    Raises:
-      ConfigError, RunError: as `rl.loop.rounds.execute`.
-      Interrupted: after a signal, with everything saved.
-    """
+    """Make every run that no other process makes, until all are done; raises as `rl.loop.rounds.execute`."""
     while left := [plan for plan in plans if not plan.is_done]:
-        if not any(attempt(plan, settings, display, stop) for plan in left if plan.can_begin):
+        ready = (plan for plan in left if plan.origin is None or plan.origin.is_done)
+        if not any(attempt(plan, settings, display, stop) for plan in ready):
             with stop.interrupt_immediately():
                 time.sleep(PATIENCE)
 
@@ -58,10 +54,7 @@ def run_workers(jobs: int, out: Path, plans: Sequence[RunPlan], display: Display
     """Start worker processes and wait until the runs are done; workers share the GPUs evenly.
 
     A signal reaches all of them, once. (They are no part of the terminal's group, or Ctrl-C would reach them twice.)
-
-    Raises:
-      RunError: if something is left to do, as workers failed or were stopped; the others have gone on without them.
-      Interrupted: after a signal, with everything saved.
+    RunError if something is left to do; where a worker fails, the others go on without it.
     """
     logs = [out / "logs" / f"worker{number}.log" for number in range(jobs)]
     display.say(f"{jobs} workers; their logs are in {out / 'logs'}")

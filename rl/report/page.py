@@ -27,18 +27,14 @@ _TEMPLATES.filters |= {
 
 
 def write(run_dir: str | Path, file: Path | None = None) -> Path:
-    """Write the report of a run, by default to its ``report/report.html``; return the page's path.
-
-    Raises:
-      ValueError: the directory holds no validation, or a file that is broken or of another version; one line.
-    """
+    """Write the report of a run, by default to its ``report/report.html``; return the page's path. Raises as `read`."""
     run = read(run_dir)
     values = {"run": run, "headline": headline(run), "tables": tables, "walks": samples.walks(run)}
     return save(file or Path(run_dir) / "report" / FILE, "run.html", draw(PICTURES, run), **values)
 
 
 def write_several(run_dirs: Sequence[Path], file: Path) -> Path:
-    """Write one page of several runs, without pictures beside it; return its path. Raises as `write`."""
+    """Write one page of several runs, without pictures beside it; return its path. Raises as `read`."""
     runs = {str(path): read(path) for path in run_dirs}
     allocation = {"allocation.png": PICTURES["allocation.png"]}
     drawn = {name: draw(allocation, run) for name, run in runs.items()}

@@ -5,9 +5,9 @@ from matplotlib.figure import Figure
 
 from engineer.context import FAILURES
 from engineer.evidence import CHECKS
-from jaxlake.config import MAX_HOLE
+from jaxlake.config import FIELDS, MAX_HOLE
 from rl.report import curves, samples, style
-from rl.report.run import RATIOS, Run, axis_name
+from rl.report.run import Run, axis_name
 
 NOTABLE = 0.01
 """Distance of a realised ratio from the requested one from which it is written."""
@@ -49,7 +49,7 @@ def _allocation(run: Run) -> Figure | None:
     few = len(run.rounds) <= FEW
     height = (0.45 if few else 0.3) * len(run.designed) + 0.5
     figure, panels = style.panels(3, height, "round", axis_name(run.kinds), abreast=3)
-    for axes, ratio in zip(panels, RATIOS, strict=True):
+    for axes, ratio in zip(panels, FIELDS, strict=True):
         requested, realised = (
             np.array([[row.get(kind, {}).get(ratio) for row in rows] for kind in run.designed], float)
             for rows in ([past.requested for past in run.rounds], [past.realised for past in run.rounds])

@@ -17,8 +17,6 @@ from jaxlake.kinds import Kind, row_name
 from rl.config import flat
 from rl.lab.statistics import Share
 
-RATIOS = ("data", "hole", "wait")
-
 
 @dataclasses.dataclass(frozen=True)
 class Stage:

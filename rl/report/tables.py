@@ -3,10 +3,11 @@
 import json
 from collections.abc import Mapping
 
+from jaxlake.config import FIELDS
 from jaxlake.kinds import Kind
 from jaxlake.table import Table
 from rl.lab.statistics import Share
-from rl.report.run import RATIOS, Round, Run
+from rl.report.run import Round, Run
 
 
 def table_text(run: Run) -> str:
@@ -60,9 +61,7 @@ def round_table(run: Run, current: Round) -> Table:
     Columns without values are left out.
     """
     previous = run.rounds[current.index - 1] if current.index else None
-    evidence = previous.evidence if previous else None
-    training = evidence.training.by_kind if evidence and evidence.training else ()
-    seen = {row.kind: row for row in (*training, *(evidence.by_kind if evidence else ()))}
+    seen = previous.evidence.known_rows if previous and previous.evidence else {}
 
     def design(kind: Kind, ratio: str) -> str:
         now = _short(current.requested.get(kind, {}).get(ratio))
@@ -77,12 +76,12 @@ def round_table(run: Run, current: Round) -> Table:
         learnable = f"{100 * row.learnable / row.groups:.0f}" if row.groups else "-"
         return [*(Share.of(count, row.n).text() for count in counts), learnable]
 
-    header = (run.row_name, *RATIOS, "realised", "valid %", "hole %", "conflict %", "learnable %")
+    header = (run.row_name, *FIELDS, "realised", "valid %", "hole %", "conflict %", "learnable %")
     columns: list[tuple[str, ...]] = [header]
     for kind in sorted({*current.requested, *(previous.requested if previous else ())}):
         realised = current.realised.get(kind, {})
-        boards = " / ".join(_short(realised.get(ratio)) for ratio in RATIOS) if realised else "-"
-        columns.append((str(kind), *(design(kind, ratio) for ratio in RATIOS), boards, *rates(kind)))
+        boards = " / ".join(_short(realised.get(ratio)) for ratio in FIELDS) if realised else "-"
+        columns.append((str(kind), *(design(kind, ratio) for ratio in FIELDS), boards, *rates(kind)))
     header, *rows = zip(*(cells for cells in zip(*columns, strict=True) if {*cells[1:]} != {"-"}), strict=True)
     title = f"The design of {current.name}, its boards as realised (data / hole / wait), and the evidence before it"
     return Table(title, header, rows)

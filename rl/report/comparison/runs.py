@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rl.lab.comparison import reopen
-from rl.lab.held_out import EVALUATION, AnswerColumns, BoardColumns, read_held_out
+from rl.lab.held_out import EVALUATION, AnswerColumns, BoardColumns, HeldOut
 from rl.report.run import Round, read_rounds
 
 
@@ -45,12 +45,7 @@ class ComparisonResult:
 
 
 def read(out: str | Path) -> ComparisonResult:
-    """Read the directory of ``python -m rl.compare``; runs that are not finished are left out and listed.
-
-    Raises:
-      ValueError: no comparison, none of its baseline's runs finished, a file that is broken, or policies that were
-        asked about different boards; one line.
-    """
+    """Read the directory of ``python -m rl.compare``; runs that are not finished are left out and listed."""
     out = Path(out)
     resolved = reopen(out)
     boards: BoardColumns | None = None
@@ -62,7 +57,7 @@ def read(out: str | Path) -> ComparisonResult:
             if not all((folder / EVALUATION).exists() for folder in folders):
                 left_out.append(f"{engineer} seed {seed}")
                 continue
-            before, after = (read_held_out(folder / EVALUATION) for folder in folders)
+            before, after = (HeldOut.model_validate_json((folder / EVALUATION).read_bytes()) for folder in folders)
             boards = boards or before.boards
             if not boards.id == before.boards.id == after.boards.id:
                 raise ValueError(f"{folders[1]}: its held-out boards are not those of the other runs")
