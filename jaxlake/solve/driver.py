@@ -58,10 +58,6 @@ def solve(
       instances: ``[batch]``, any size of batch, or without batch axes, as the solution then is.
       objective: the cost that an optimal plan minimises; an ``Objective`` or its word, as wherever one is asked for.
       max_steps: the horizon, from 1 on. An instance whose optimum may need more steps is ``OUT_OF_BUDGET``.
-
-    Raises:
-      ValueError: for an instance that cannot be played, as ``validate`` says, and for arrays or a horizon larger
-        than the search's number formats.
     """
     objective, max_steps = Objective(objective), whole_number("max_steps", max_steps, 1, MAX_HORIZON)
     validate(instances)

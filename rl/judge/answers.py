@@ -66,9 +66,7 @@ class Answerer(Protocol):
           key: key of the draws; greedy answers and sampled ones have draws of their own.
           first: number of the first answer, where a call is a part of a larger question.
 
-        Raises:
-          ConfigError: if a board has no room, or the sampling is not possible.
-          RunError: if the numbers are not finite.
+        ConfigError if a board has no room or the sampling is not possible, RunError if numbers are not finite.
         """
         ...
 

@@ -107,11 +107,10 @@ def _samples(
     data: Dataset,
     greedy: Answers,
     verdicts: Verdict,
-    count: int = 12,
 ) -> list[dict[str, Any]]:
     """Return some boards with their greedy answers, evenly spread over the set, in plain JSON."""
     boards, total = data.instances, len(data.kinds)
-    rows = np.linspace(0, total - 1, min(count, total)).astype(int)
+    rows = np.linspace(0, total - 1, min(12, total)).astype(int)
     texts = greedy.texts(rows)
     lost = answerer.first_lost(boards[rows], texts) if answerer.first_lost else [None] * len(texts)
     return [

@@ -140,12 +140,11 @@ def held_out(boards: frozenset[int | str], per_slice: int | None) -> Benchmark:
         rank = np.array([(cell[:i] == cell[i]).sum() for i in range(len(cell))], int)
         if len(order):
             suites.append(take(suite, np.sort(order[rank < (per_slice or len(suite))])))
-    instances = [pad(suite.instances, MAX_SIZE, MAX_AGENTS) for suite in suites]
     columns = ("optimum", "lower_bound", "makespan", "needs_wait", "family", "hole_ratio", "wait_subset")
-    return Benchmark(
-        name="held out",
-        ids=tuple(identifier for suite in suites for identifier in suite.ids),
-        instances=jax.tree.map(lambda *x: np.concatenate(x), *instances),
-        account={"sha256": [suite.account["sha256"] for suite in suites]},
-        **{name: np.concatenate([getattr(suite, name) for suite in suites]) for name in columns},
-    )
+    parts = [
+        {name: getattr(suite, name) for name in columns} | {"instances": pad(suite.instances, MAX_SIZE, MAX_AGENTS)}
+        for suite in suites
+    ]
+    joined = jax.tree.map(lambda *x: np.concatenate(x), *parts)
+    ids = tuple(identifier for suite in suites for identifier in suite.ids)
+    return Benchmark(name="held out", ids=ids, account={"sha256": [s.account["sha256"] for s in suites]}, **joined)

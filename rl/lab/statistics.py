@@ -30,14 +30,9 @@ class Share:
         """Return ``count / n`` with Wilson's interval."""
         return cls(count / n, *wilson(count, n))
 
-    @property
-    def percent(self) -> tuple[float, ...]:
-        """The share in percent, and the ends of the interval if it is known."""
-        return tuple(100 * part for part in (self.value, self.low, self.high) if part is not None)
-
     def text(self, digits: int = 0) -> str:
         """Write percent, such as ``51 [46-56]``; the share alone has the digits."""
-        value, *ends = self.percent
+        value, *ends = (100 * part for part in (self.value, self.low, self.high) if part is not None)
         return f"{value:.{digits}f}" + (f" [{ends[0]:.0f}-{ends[1]:.0f}]" if ends else "")
 
 

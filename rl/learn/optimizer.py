@@ -50,8 +50,10 @@ def make_optimizer(settings: OptimizerFields, updates: int) -> optax.GradientTra
     if settings.optimizer == "muon":
         axes = MuonDimensionNumbers(reduction_axis=1, output_axis=2)
         muon = scale_by_muon(weight_dimension_numbers=lambda matrices: jax.tree.map(lambda _: axes, matrices))
-        muon = optax.chain(muon, _as_far_as_adam())
-        scaled = optax.partition({True: muon, False: scaled}, _is_of_layers)
+        as_far = optax.stateless_with_tree_map(lambda update, _: update * ADAM_RMS * max(update.shape[1:]) ** 0.5)
+        # The matrices of the layers are stacked: three axes.
+        are_of_layers = functools.partial(jax.tree.map, lambda leaf: leaf.ndim == 3)
+        scaled = optax.partition({True: optax.chain(muon, as_far), False: scaled}, are_of_layers)
     return optax.chain(clip, scaled, *decay)
 
 
@@ -122,13 +124,3 @@ def _decays(parameters: nnx.State) -> nnx.State:
     By what a parameter is declared to be: its spec names the axes of one layer, whereas stacked norms have two.
     """
     return sharding.map_with_spec(lambda leaf, spec: (len(spec) or leaf.ndim) > 1, parameters)
-
-
-def _is_of_layers(parameters: nnx.State) -> nnx.State:
-    """Mark the matrices of the layers, which are stacked: three axes."""
-    return jax.tree.map(lambda leaf: leaf.ndim == 3, parameters)
-
-
-def _as_far_as_adam() -> optax.GradientTransformation:
-    """Scale orthogonal matrices to a root mean square of `ADAM_RMS`."""
-    return optax.stateless_with_tree_map(lambda update, _: update * ADAM_RMS * max(update.shape[1:]) ** 0.5)

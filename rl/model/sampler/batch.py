@@ -88,10 +88,7 @@ class Sampler(SamplerSpec):
           progress: called with the number of finished answers whenever the host has its say; may raise.
 
         Returns:
-          ``[len(prompts) * samples, max_new_tokens]``, of this process's prompts.
-
-        Raises:
-          RunError: if the model computes NaN or infinity, so that nothing was drawn.
+          ``[len(prompts) * samples, max_new_tokens]``, of this process's prompts. RunError if a number is not finite.
         """
         total = len(prompts) * samples
         if first_request is None:
