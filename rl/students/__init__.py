@@ -15,6 +15,19 @@ from rl.students.turns.network import NetworkPlayer
 from rl.students.turns.student import PlayerStudent
 from rl.students.writer.student import Writer, WriterStudent, load_writer
 
+__all__ = [
+    "LanguagePlayer",
+    "NetworkPlayer",
+    "PlayerStudent",
+    "Program",
+    "Student",
+    "Writer",
+    "WriterStudent",
+    "create",
+    "load",
+    "programs",
+]
+
 
 def create(config: Config) -> Student:
     """Make the student that the configuration names; ConfigError where a function of the user's own is not there."""

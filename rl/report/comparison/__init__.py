@@ -12,6 +12,8 @@ from rl.report.comparison.pictures import PICTURES
 from rl.report.comparison.runs import ComparisonResult, read
 from rl.report.comparison.tables import notes, tables
 
+__all__ = ["ComparisonResult", "findings", "notes", "read", "tables", "to_text", "write"]
+
 
 def write(out: Path, comparison: ComparisonResult, file: Path | None = None) -> Path:
     """Write the page, ``report/comparison.html`` by default, its pictures and numbers; return the page's path."""
