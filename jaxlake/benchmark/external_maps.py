@@ -9,9 +9,10 @@ import numpy as np
 from jaxlake import league, movingai, pogema
 from jaxlake.fixed_sets import Benchmark, content_hash
 from jaxlake.flood import LARGEST_SIDE, shortest_paths
+from jaxlake.generate.search import solved
 from jaxlake.levels import stack
 from jaxlake.record import Array
-from jaxlake.solve import solve, without_waiting
+from jaxlake.solve import solve
 from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Instance, Objective, Status
 
 MAPS_HELP = "or scenarios of other projects: POGEMA's .yaml, or MovingAI's .scen with its map beside it"
@@ -90,13 +91,11 @@ def read_maps(path: str | Path, agents: Sequence[int] | None = None, lifelong: b
 
 def _solved(instances: Instance) -> tuple[Array, ...]:
     """Return status, optimum, lower bound, makespan and need of a wait, ``[n]``, of boards that the solver takes."""
-    solutions = solve(instances)
-    without = without_waiting(instances, solutions)
-    status = np.where(without == Status.OUT_OF_BUDGET, without, solutions.status)
+    boards, status = solved(instances)
     makespan = np.full(len(status), ABSENT)
     if (decided := status == Status.SOLVED).any():
         makespan[decided] = solve(instances[decided], Objective.MAKESPAN).cost
-    return status, solutions.cost, solutions.lower_bound, makespan, without == Status.UNSOLVABLE
+    return status, boards.solutions.cost, boards.solutions.lower_bound, makespan, boards.needs_wait
 
 
 def _bounded(instances: Instance) -> tuple[Array, ...]:

@@ -15,7 +15,7 @@ from jaxlake.generate.candidates import BLOCK, Shape, draw, fingerprints
 from jaxlake.record import Array, Record, record
 from jaxlake.solve import solve, without_waiting
 from jaxlake.solve.driver import undecided
-from jaxlake.types import ABSENT, Instance, Objective, Solution, Status
+from jaxlake.types import ABSENT, MAX_STEPS, Instance, Objective, Solution, Status
 
 _LARGEST_BATCH = 64  # Blocks: enough that the few hard instances of a batch fill the lanes of the solver's last stages.
 _EXHAUSTED = 8  # Blocks in a row without a new board: all are found, or nearly.
@@ -147,7 +147,7 @@ def _searched(
     place = np.array(fresh, np.int64)
     numbers = begin + place
     drawn = jax.tree.map(lambda leaf: leaf[place], drawn)
-    boards, statuses = _solved(drawn, shape) if exact else _bounded(drawn, shape)
+    boards, statuses = solved(drawn, shape.objective, shape.max_steps) if exact else _bounded(drawn, shape)
     out_of_budget = (statuses == Status.OUT_OF_BUDGET) | np.isin(numbers, list(dropped))
     statuses = np.where(out_of_budget, Status.OUT_OF_BUDGET, statuses)
     for number in range(steps):
@@ -155,10 +155,12 @@ def _searched(
         yield boards[in_step & (statuses == Status.SOLVED)], statuses[in_step], numbers[in_step & out_of_budget]
 
 
-def _solved(instances: Instance, shape: Shape) -> tuple[Found, np.ndarray]:
-    """Return the boards with their optima, and the ``Status`` of each, int32 ``[n]``."""
-    solutions = solve(instances, shape.objective, shape.max_steps)
-    without = without_waiting(instances, solutions, shape.objective)
+def solved(
+    instances: Instance, objective: Objective = Objective.SUM_OF_COSTS, max_steps: int = MAX_STEPS
+) -> tuple[Found, np.ndarray]:
+    """Return boards with their optima, and the ``Status`` of each, int32 ``[n]``; it covers the need of a wait too."""
+    solutions = solve(instances, objective, max_steps)
+    without = without_waiting(instances, solutions, objective)
     statuses = np.where(without == Status.OUT_OF_BUDGET, without, solutions.status)
     return Found(instances=instances, solutions=solutions, needs_wait=without == Status.UNSOLVABLE), statuses
 

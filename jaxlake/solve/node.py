@@ -4,20 +4,16 @@ Everything is lane-minor, ``[..., lanes]``.
 """
 
 import itertools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from jaxlake.flood import free_cells
+from jaxlake.flood import free_cells, shortest_paths
 from jaxlake.record import Array, Record, record
-from jaxlake.solve.bitboard import NOWHERE, guarded, is_empty, num_words, one_hot, pack
+from jaxlake.solve.bitboard import NOWHERE, guarded, num_words, pack
 from jaxlake.solve.bounds import sum_of_gaps
 from jaxlake.solve.constraints import Level
-from jaxlake.solve.lanes import materialize
-from jaxlake.solve.paths import spread
-from jaxlake.types import Instance, Objective, Status
+from jaxlake.types import ABSENT, Instance, Objective, Status
 
 RUNNING = -1
 """The status of a lane that is not decided yet."""
@@ -104,12 +100,12 @@ def begin(
     free = pack(jnp.moveaxis(free_cells(instances), 0, -1))
     starts, goals = guarded(instances.starts.T, max_size), guarded(instances.goals.T, max_size)
     there = starts != NOWHERE
-    distances, reachable = _distances(free, starts, goals, max_size)
-    reachable = jnp.all(reachable | ~there, axis=0)
+    lengths = shortest_paths(instances).T
+    reachable = jnp.all((lengths != ABSENT) | ~there, axis=0)
     for ends in (starts, goals):
         for one, other in itertools.combinations(range(agents), 2):
             reachable &= (ends[one] != ends[other]) | ~there[one]
-    distances = jnp.where(there, distances, 0)
+    distances = jnp.maximum(lengths, 0)
     problem = Problem(
         free=free,
         starts=starts,
@@ -155,25 +151,6 @@ def begin(
         expansions=none,
     )
     return problem, node
-
-
-def _distances(free: Array, starts: Array, goals: Array, max_size: int) -> tuple[jax.Array, jax.Array]:
-    """Length of the shortest paths, int32 ``[agents, lanes]``, and whether there is one."""
-    words = free.shape[0]
-    goal = one_hot(goals, words)
-
-    def grow(carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        time, reached, distance, _ = carry
-        grown = materialize(time >= 0, lambda reached: reached | (spread(reached, max_size) & free), reached)
-        distance = jnp.where((distance < 0) & ~is_empty(grown & goal), time + 1, distance)
-        return time + 1, grown, distance, jnp.any((distance < 0) & ~is_empty(grown ^ reached))
-
-    start = one_hot(starts, words) & free
-    distance = jnp.where(is_empty(start & goal), np.int32(-1), np.int32(0))
-    _, _, distance, _ = jax.lax.while_loop(
-        lambda carry: carry[-1], grow, (jnp.int32(0), start, distance, jnp.bool_(True))
-    )
-    return jnp.maximum(distance, 0), distance >= 0
 
 
 def total(arrivals: Array, objective: Objective) -> jax.Array:

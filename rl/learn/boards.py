@@ -55,17 +55,9 @@ def mixed_boards(
             parts.append(draw(LakeConfig.uniform(kinds, hole, wait), jax.random.fold_in(key, i), share, exclude))
             drawn = parts[-1].instances
             exclude = drawn if exclude is None else jax.tree.map(lambda *x: np.concatenate(x), exclude, drawn)
-    instances, solutions, needs_wait = jax.tree.map(
-        lambda *x: np.concatenate([np.asarray(y) for y in x]),
-        *((part.instances, part.solutions, part.needs_wait) for part in parts),
-    )
-    return Dataset(
-        instances=instances,
-        solutions=solutions,
-        needs_wait=needs_wait,
-        kinds=np.concatenate([part.kinds for part in parts]),
-        report=tuple(report for part in parts for report in part.report),
-    )
+    columns = ((part.instances, part.solutions, part.needs_wait, part.kinds) for part in parts)
+    joined = jax.tree.map(lambda *x: np.concatenate([np.asarray(y) for y in x]), *columns)
+    return Dataset(*joined, report=tuple(report for part in parts for report in part.report))
 
 
 def build_boards(
