@@ -1,4 +1,4 @@
-"""The shared parts of the commands of rl: options, the list of settings in --help, one-line errors, exit codes."""
+"""The shared parts of the commands of rl: options, one-line errors, exit codes."""
 
 import argparse
 import io
@@ -6,7 +6,6 @@ import os
 import shlex
 import signal
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,30 +85,6 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
 def add_path(parser: Any, option: str, metavar: str, help: str) -> None:
     """Give a parser, or a group of its options, one that takes a path on this machine."""
     parser.add_argument(option, type=local_path, metavar=metavar, help=help)
-
-
-def add_config_options(parser: argparse.ArgumentParser, examples: str) -> None:
-    """Give a parser --config and KEY=VALUE, and an epilog with every key and, where a terminal ends, examples."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.epilog = (
-        "keys and their defaults (those in FILE go before them, KEY=VALUE before both):\n\n"
-        f"{_settings()}\n\nexamples:\n{textwrap.indent(examples, '  ')}"
-    )
-    add_path(parser, "--config", "FILE", "YAML file of the run (default: the shipped turns.yaml)")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the file")
-
-
-def _settings() -> str:
-    """Return all keys, section by section, in 80 columns: default, meaning, and the words to choose from."""
-    blocks = []
-    for name, section in config_.sections():
-        lines = [textwrap.fill(f"{name}: {str(section.__doc__).splitlines()[0]}", 79)] if name else []
-        for key, field in config_.settings(section).items():
-            value, words = config_.as_override(field.default), ", ".join(config_.words(field.annotation))
-            line = f"{name}.{key} = {value}  # {field.description}{f' ({words})' if words else ''}".removeprefix(".")
-            lines.append(textwrap.fill(line, 79, initial_indent="  ", subsequent_indent="      "))
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
 
 
 def add_job_options(parser: argparse.ArgumentParser) -> None:

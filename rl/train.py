@@ -3,8 +3,10 @@
 import argparse
 import contextlib
 import sys
+import textwrap
 from pathlib import Path
 
+from jaxlake.commands import command_parser
 from rl import command, distributed
 from rl import config as config_
 from rl.config import ConfigError
@@ -58,8 +60,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command's options."""
-    options = argparse.ArgumentParser(prog="python -m rl.train", description=DESCRIPTION)
-    command.add_config_options(options, EXAMPLES)
+    options = command_parser(
+        "rl.train",
+        DESCRIPTION,
+        "keys and their defaults (those in FILE go before them, KEY=VALUE before both):\n\n"
+        f"{_settings()}\n\nexamples:\n{textwrap.indent(EXAMPLES, '  ')}",
+    )
+    command.add_path(options, "--config", "FILE", "YAML file of the run (default: the shipped turns.yaml)")
+    options.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="settings that override the file")
     command.add_path(options, "--run", "DIR", "directory of the run (default: runs/<name of FILE>)")
     options.add_argument(
         "--until",
@@ -69,6 +77,19 @@ def parser() -> argparse.ArgumentParser:
     )
     command.add_job_options(options)
     return options
+
+
+def _settings() -> str:
+    """Return all keys, section by section, in 80 columns: default, meaning, and the words to choose from."""
+    blocks = []
+    for name, section in config_.sections():
+        lines = [textwrap.fill(f"{name}: {str(section.__doc__).splitlines()[0]}", 79)] if name else []
+        for key, field in config_.settings(section).items():
+            value, words = config_.as_override(field.default), ", ".join(config_.words(field.annotation))
+            line = f"{name}.{key} = {value}  # {field.description}{f' ({words})' if words else ''}".removeprefix(".")
+            lines.append(textwrap.fill(line, 79, initial_indent="  ", subsequent_indent="      "))
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
 
 
 if __name__ == "__main__":

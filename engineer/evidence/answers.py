@@ -147,7 +147,7 @@ def _row(kind: Kind, counted: Mapping[str, Any], **sampled: Any) -> KindEvidence
     )
 
 
-def _sampled(shares: Array) -> dict[str, Any]:
+def _sampled(shares: np.ndarray) -> dict[str, Any]:
     """Return the fields of a validation's row that tell of its samples, by their valid shares ``[prompts]``."""
     mean, error = mean_and_error(shares)  # over prompts: samples of one prompt are correlated
     return {

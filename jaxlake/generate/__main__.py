@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from jaxlake import files
 from jaxlake.arguments import seed_key, whole_number
@@ -10,7 +11,7 @@ from jaxlake.commands import command_parser, mistakes_in_one_line
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset, generate
 from jaxlake.kinds import Family, Kind, read_kinds
-from jaxlake.types import MAX_AGENTS, MAX_SIZE, Status
+from jaxlake.types import MAX_AGENTS, MAX_SIZE
 
 _EXAMPLE = """\
 examples:
@@ -86,18 +87,13 @@ def _kinds(text: str) -> tuple[Kind, ...]:
 def _records(dataset: Dataset, exact: bool) -> Iterator[files.Record]:
     solved = zip(dataset.instances, dataset.solutions, dataset.needs_wait, strict=True)
     for index, (instance, solution, needs_wait) in enumerate(solved):
-        if not exact:
-            yield files.record(instance, str(index), lower_bound=solution.lower_bound)
-            continue
-        yield files.record(
-            instance,
-            str(index),
-            lower_bound=solution.lower_bound,
-            status=Status(int(solution.status)),
-            optimum=solution.cost,
-            needs_wait=needs_wait,
-            plan=solution.plan,
-        )
+        known: dict[str, Any] = {
+            "status": solution.status,
+            "optimum": solution.cost,
+            "needs_wait": needs_wait,
+            "plan": solution.plan,
+        }
+        yield files.record(instance, str(index), lower_bound=solution.lower_bound, **(known if exact else {}))
 
 
 def _summary(dataset: Dataset) -> str:

@@ -3,7 +3,6 @@
 from typing import Annotated, Literal, Self
 
 import pydantic
-import yaml
 from pydantic import Field
 
 from jaxlake.kinds import Kind
@@ -180,7 +179,3 @@ class Config(Section):
     def needs_reference(self) -> bool:
         """Whether a run keeps the model of the start of its rounds: for the divergence, or as the engineer `base`."""
         return self.student.learn.kl_coefficient > 0 or self.engineer.kind == LanguageKind.BASE
-
-    def to_yaml(self) -> str:
-        """Return every value of the run, as YAML that `load` reads back to an equal configuration."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)

@@ -7,6 +7,7 @@ import functools
 from typing import Annotated, Any
 
 import pydantic
+import yaml
 from pydantic import AfterValidator, Field
 
 from engineer import RULES, modules
@@ -81,3 +82,7 @@ class Section(pydantic.BaseModel):
     """A part of the configuration: frozen, nothing unknown, finite numbers."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def to_yaml(self) -> str:
+        """Return every value as YAML that reads back to an equal section."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import pydantic
-import yaml
 from pydantic import Field
 
 from jaxlake.files import write_whole
@@ -141,7 +140,7 @@ def open_folder(out: Path, comparison: Resolved) -> Resolved:
         was, now = (_decisive(one, common) for one in (begun, comparison))
         refuse_difference(out, was, now, "choose another folder with --out, or delete this one")
         comparison = comparison.model_copy(update={"engineers": begun.engineers | comparison.engineers})
-    content = yaml.safe_dump(comparison.model_dump(mode="json"), sort_keys=False).encode()
+    content = comparison.to_yaml().encode()
     if not target.exists() or target.read_bytes() != content:
         out.mkdir(parents=True, exist_ok=True)
         write_whole(target, content)

@@ -56,8 +56,8 @@ def mixed_boards(
             drawn = parts[-1].instances
             exclude = drawn if exclude is None else jax.tree.map(lambda *x: np.concatenate(x), exclude, drawn)
     columns = ((part.instances, part.solutions, part.needs_wait, part.kinds) for part in parts)
-    joined = jax.tree.map(lambda *x: np.concatenate([np.asarray(y) for y in x]), *columns)
-    return Dataset(*joined, report=tuple(report for part in parts for report in part.report))
+    instances, solutions, needs_wait, kind = jax.tree.map(lambda *x: np.concatenate(list(map(np.asarray, x))), *columns)
+    return Dataset(instances, solutions, needs_wait, kind, tuple(report for part in parts for report in part.report))
 
 
 def build_boards(
