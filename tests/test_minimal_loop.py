@@ -59,7 +59,7 @@ def test_a_step_is_the_policy_gradient_of_the_moves_that_were_made(monkeypatch):
     monkeypatch.setattr(minimal_loop, "OPTIMIZER", optax.sgd(1.0))
     network, advantage = going(None), np.array([1.0, -0.5])
     _, moves = minimal_loop.play(network, BOARDS, jax.random.key(1))
-    step = minimal_loop.reinforce.__wrapped__  # not jitted, so that it takes the other optimizer
+    step = jax.jit(minimal_loop.reinforce.__wrapped__)  # compiled anew, so that it takes the other optimizer
     after, _ = step(network, minimal_loop.OPTIMIZER.init(network), moves, jnp.asarray(advantage))
 
     _, legal, action, real = jax.tree.map(np.asarray, moves)
