@@ -230,10 +230,12 @@ def test_minibatches_are_parts_of_the_whole_and_every_decision_is_in_each_pass()
     assert found[5] == pytest.approx(found[1], rel=1e-4)
 
 
-def collected(**learn):
+@pytest.fixture(scope="module")
+def collected():
+    """A trainer whose plays all end, its boards, and a rollout at a temperature of 0.6."""
     levels, optima = boards(12)
     stock = lane(Boards.of_lanes(batched(levels), optima[None], SMALL.reward), 0)
-    made = trainer(**learn)
+    made = trainer(baseline="fitted", temperature=0.6)
     rollout = jax.jit(made.collect)(WEIGHTS, None, None, stock, jax.random.key(3))[0]
     return made, levels, jax.tree.map(np.asarray, rollout)
 
@@ -260,8 +262,8 @@ def test_with_a_value_plays_go_on_from_one_update_to_the_next():
     assert rollout.length.max() == SMALL.episode_steps and len(np.unique(rollout.level)) > 6
 
 
-def test_all_plays_that_begin_end_and_a_group_begins_the_same_boards():
-    made, levels, rollout = collected(baseline="fitted")
+def test_all_plays_that_begin_end_and_a_group_begins_the_same_boards(collected):
+    made, levels, rollout = collected
     steps, environments = rollout.done.shape
     assert steps == SMALL.rollout_steps + SMALL.episode_steps - 1 and environments == SMALL.environments
     begun = collections.defaultdict(dict)
@@ -282,8 +284,8 @@ def test_all_plays_that_begin_end_and_a_group_begins_the_same_boards():
     assert made.samples == SAMPLES
 
 
-def test_what_a_rollout_says_of_its_moves_is_what_the_actor_says():
-    _, _, rollout = collected(baseline="fitted", temperature=0.6)
+def test_what_a_rollout_says_of_its_moves_is_what_the_actor_says(collected):
+    _, _, rollout = collected
     flat = [x.reshape(-1, *x.shape[3:]) for x in (rollout.view, rollout.legal)]
     logits = np.asarray(Linear().forward(WEIGHTS, None, *flat)[0], float).reshape(rollout.legal.shape)
     scaled = np.where(rollout.legal, logits / 0.6, -np.inf)
