@@ -19,7 +19,6 @@ from jaxlake.rules import ConflictRule, HoleRule
 from jaxlake.state import Params
 from jaxlake.types import ABSENT, Action, Instance, Plan
 from jaxlake.verify import verify
-from tests.support.strict import settings
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
 MAX_SIZE, MAX_AGENTS = 10, 5
@@ -239,9 +238,12 @@ def test_whatever_is_kept_of_a_batch_compiles(agents):
         return jax.lax.scan(step, LAKE.reset(level)[0], length=8)[1]
 
     states = jax.vmap(lambda _: LAKE.reset(level)[0])(np.arange(16))
-    with settings(jax_disable_most_optimizations=False):
+    jax.config.update("jax_disable_most_optimizations", False)
+    try:
         arrivals = jax.jit(jax.vmap(lambda state: LAKE.step(state, right)[0].arrivals))(states)
         all_costs = jax.jit(jax.vmap(costs))(np.arange(16))
+    finally:
+        jax.config.update("jax_disable_most_optimizations", True)
     assert arrivals.tolist() == [[1] * agents] * 16
     each_step = [agents * min(time, agents - 1) for time in range(1, 9)]
     assert all_costs.tolist() == [each_step] * 16
