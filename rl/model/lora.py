@@ -105,11 +105,12 @@ def read_source(folder: Path | str) -> dict[str, str]:
         raise ConfigError(f"{folder}: cannot read the adapters there ({error})") from None
 
 
-def load(folder: Path | str, parameters: nnx.State, source: Mapping[str, str] = MappingProxyType({})) -> nnx.State:
+def load(folder: Path | str, parameters: nnx.State, source: Mapping[str, str]) -> nnx.State:
     """Return the parameters of a model with the adapters that `save` wrote in place of its own.
 
     Args:
-      source: what `parameters` stand on, as `save` was told of it; ConfigError if it was another.
+      source: what `parameters` stand on, as `save` was told of it; ConfigError if it was another. PEFT's own files tell
+        of none, and may have another scale or method, so they are refused.
     """
     refuse_other_source(Path(folder), read_source(folder), source)
     tensors = load_file(Path(folder) / FILE)
@@ -130,7 +131,7 @@ def refuse_other_source(where: Path, was: Mapping[str, str], now: Mapping[str, s
       was, now: `rl.model.policy.Policy.source` when they were saved, and today's.
     """
     revision = f", revision {was['revision']}" if "revision" in was else ""
-    remedy = f"student.model.path must be the model that it was trained from{revision}"
+    remedy = f"student.model must be what it was trained with{revision}"
     before, after = ({name: source.get(name) for name in now if name != "revision"} for source in (was, now))
     refuse_difference(where, before, after, remedy)
 

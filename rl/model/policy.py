@@ -224,11 +224,13 @@ class Policy:
     def source(self, parameters: nnx.State) -> dict[str, str]:
         """Return what trained parameters stand on and no checkpoint holds.
 
-        That is `identity` and, under adapters, a digest of the ``base``, which must stay what they are, and `revision`.
-        The digest reads each number of the base where it lies: some 5 s a billion on a CPU.
+        That is `identity` and, under adapters, their rank and alpha and a digest of the ``base``, which must stay what
+        they are, and `revision`. The digest reads each number of the base where it lies: some 5 s a billion on a CPU.
         """
-        base = lora.split(parameters)[1]
-        return self.identity | self.revision | ({"base": fingerprint(base)} if jax.tree.leaves(base) else {})
+        if self.shape.lora is None:
+            return self.identity | self.revision
+        adapters = {"lora": str(self.shape.lora), "base": fingerprint(lora.split(parameters)[1])}
+        return self.identity | self.revision | adapters
 
     def save(self, folder: Path, parameters: nnx.State) -> None:
         """Write model and tokenizer as a Hugging Face folder; every process of a job calls this.

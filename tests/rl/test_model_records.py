@@ -16,7 +16,7 @@ from huggingface_hub.utils import filter_repo_objects
 from safetensors.numpy import load_file, save_file
 from shapes import SMALL_JSON
 
-from rl.config import Config, ConfigError
+from rl.config import Config, ConfigError, LoRASection
 from rl.learn.state import TrainState, restore
 from rl.model import lora, weights
 from rl.model.decoder import create
@@ -85,7 +85,7 @@ def resumed(checkpoints: Checkpoints, config: Config) -> TrainState:
 @pytest.mark.parametrize(
     ("change", "rank", "complaint"),
     [
-        (change_one_number, 2, r"base was [0-9a-f]{64}, is now [0-9a-f]{64}; student.model.path must be "),
+        (change_one_number, 2, r"base was [0-9a-f]{64}, is now [0-9a-f]{64}; student.model must be "),
         (change_one_number, 0, None),  # the checkpoint holds all parameters
         (change_rope, 2, r"rope_theta was 10000.0, is now 500.0; "),
         (change_rope, 0, r"rope_theta was 10000.0, is now 500.0; "),
@@ -185,8 +185,16 @@ def test_adapters_are_loaded_as_they_were_trained_and_on_no_other_base_or_tokeni
 
     assert policy.source(parameters).keys() >= {"tokenizer", "rope_theta", "base"}
     grown = dataclasses.replace(policy, tokenizer=policy.tokenizer.with_tokens(["a phrase"]))
-    with pytest.raises(ConfigError, match="tokenizer was "):
-        lora.load(tmp_path / "final/adapters", parameters, grown.source(parameters))
+    scaled = dataclasses.replace(policy, shape=dataclasses.replace(policy.shape, lora=LoRASection(rank=2, alpha=8.0)))
+    for other, complaint in (grown, "tokenizer was "), (scaled, "lora was rank=2 alpha=4.0, is now rank=2 alpha=8.0"):
+        with pytest.raises(ConfigError, match=complaint):
+            lora.load(tmp_path / "final/adapters", parameters, other.source(parameters))
+    file = tmp_path / "final/adapters/adapter_model.safetensors"
+    ours = file.read_bytes()
+    save_file(load_file(file), file, {"format": "pt"})  # as PEFT writes it
+    with pytest.raises(ConfigError, match=r"final/adapters: tokenizer was null, is now \w{64}; student.model must be"):
+        Policy.load(config.student, config.mesh, tmp_path / "final", KEY)
+    file.write_bytes(ours)
     shutil.rmtree(base)
     write_model(base, 2)
     with pytest.raises(ConfigError, match=r"final/adapters: base was \w{64}, is now \w{64}; "):

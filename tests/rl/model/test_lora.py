@@ -66,7 +66,7 @@ def test_saved_adapters_come_back_bit_for_bit_on_any_mesh(adapted, tmp_path, mes
     lora.save(tmp_path, ADAPTED.lora, adapted[1])
     new = jax.tree.map(jnp.zeros_like, adapted[1])
     new = new if mesh is None else shard_parameters(new, mesh)
-    trained, base = lora.split(lora.load(tmp_path, new))
+    trained, base = lora.split(lora.load(tmp_path, new, {}))
     jax.tree.map(np.testing.assert_array_equal, trained, lora.split(adapted[1])[0])
     jax.tree.map(np.testing.assert_array_equal, base, lora.split(new)[1])
     assert jax.tree.all(jax.tree.map(lambda x, y: x.sharding == y.sharding, trained, lora.split(new)[0]))
