@@ -1,13 +1,13 @@
-"""Kills a run anywhere and starts it again, twenty times, and compares what
-comes out with an undisturbed run.
+"""Kills or stops a run anywhere and starts it again, twenty times, and compares
+what comes out with an undisturbed run.
 
-Run A goes through. Run B gets SIGKILL at random moments, at least two of each
-kind, and the same command each time. A moment is recognised from outside the
+Run A goes through. Run B gets SIGKILL or SIGTERM, as drawn, at random moments,
+at least two of each kind, and the same command each time. A moment is recognised from outside the
 code that is tested, which knows nothing of it: both runs are started by this
 script, which notes when a few of their functions begin and end, and a second
 thread looks a thousand times a second at that, at the folder of checkpoints
 and at the rows of metrics.jsonl. In A it writes down what was done when; the
-moments are drawn from that; in B it kills its own process when that work at
+moments are drawn from that; in B it sends the signal to its own process when that work at
 that row has gone on for the drawn time.
 
 examples:
@@ -131,6 +131,7 @@ class Disturbance:
 
     Attributes:
       moment: at which it did; None if it went through before.
+      number: of the signal.
       code: exit code.
       seconds: from the signal to the end.
       output: what it printed.
@@ -138,6 +139,7 @@ class Disturbance:
     """
 
     moment: Moment | None
+    number: int
     code: int
     seconds: float
     output: str
@@ -240,7 +242,7 @@ def go(folder: Path, run: str, log: Path, target: Moment | None = None, number: 
     said = next((line for line in output.splitlines() if line.startswith("Resumes")), "begins")
     said = said.replace(f"Resumes {folder / run}: ", "")
     hit = None if target is None or len(read(log)) == before else read(log)[-1]
-    return Disturbance(hit, done.returncode, 0.0 if hit is None else ended - log.stat().st_mtime, output, said)
+    return Disturbance(hit, number, done.returncode, 0.0 if hit is None else ended - log.stat().st_mtime, output, said)
 
 
 def draw(trace: list[Moment], kinds: tuple[str, ...], count: int, rng: random.Random) -> list[Moment]:
@@ -300,19 +302,20 @@ def _lines(run: Path) -> int:
     return (run / "timings.jsonl").read_text(encoding="utf-8").count("\n")
 
 
-def kill(folder: Path, one: str, other: str, kinds: tuple[str, ...], count: int, seed: int) -> list[Disturbance]:
-    """Kills the run `other` at moments of run `one`, which went through and was watched, and lets it end at last.
+def disturb(folder: Path, one: str, other: str, kinds: tuple[str, ...], count: int, seed: int) -> list[Disturbance]:
+    """Disturb the run `other` at moments of run `one`, which went through and was watched, and lets it end at last.
 
     Returns:
       What became of it, start for start.
     """
-    targets = draw(read(folder / f"{one}.jsonl"), kinds, count, random.Random(seed))
-    found = []
+    rng, found = random.Random(seed), []
+    targets = draw(read(folder / f"{one}.jsonl"), kinds, count, rng)
     for target in [*targets, None]:
-        found.append(start := go(folder, other, folder / f"{other}.jsonl", target))
+        number = rng.choice((signal.SIGKILL, signal.SIGTERM))
+        found.append(start := go(folder, other, folder / f"{other}.jsonl", target, number))
         if start.code not in (0, -signal.SIGKILL) or "cannot be read (" in start.output:
             raise SystemExit(f"run {other}: exit code {start.code}\n{start.output}")
-        if start.code == 0:  # the last one; or the moment never came
+        if start.moment is None:  # the last one; or the moment never came
             break
     return found
 
@@ -333,10 +336,15 @@ def main() -> int:
     students = ("policy", "language", "network") if options.quick else (options.student,)
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(2) as pool:
         folder = options.work or Path(temporary)
-        results = list(pool.map(lambda student: disturb(folder / student, student, options), students))
-    for student, (killed, found, text) in zip(students, results, strict=True):
+        results = list(pool.map(lambda student: compare(folder / student, student, options), students))
+    for student, (count, found, text) in zip(students, results, strict=True):
         print(text)
-        row = {"name": f"{student}: differences after {killed} kills", "ours": len(found), "peer": None, "ratio": None}
+        row = {
+            "name": f"{student}: differences after {count} signals",
+            "ours": len(found),
+            "peer": None,
+            "ratio": None,
+        }
         rows.append(row | {"target": 0, "met": not found})
     print(f"{time.perf_counter() - started:.0f} s")
     if options.json:
@@ -344,26 +352,28 @@ def main() -> int:
     return not all(row["met"] for row in rows)
 
 
-def disturb(folder: Path, student: str, options: argparse.Namespace) -> tuple[int, list[str], str]:
-    """Compare a run of a student that is killed with one that is not; return the kills, what differs, and a text."""
+def compare(folder: Path, student: str, options: argparse.Namespace) -> tuple[int, list[str], str]:
+    """Compare a disturbed run of a student with one that is not; return the signals, what differs, and a text."""
     more = ("log-probs", "warm start", "rehearsal", *(["credit"] if options.credit == "exact" else []))
     kinds = WANTED if options.quick or student in ENGINEERS else (*WANTED, *more)
     write_micro(folder, options.credit, student)
     whole = go(folder, "a", folder / "a.jsonl")
     if whole.code:
         raise SystemExit(f"run a: exit code {whole.code}\n{whole.output}")
-    starts = kill(folder, "a", "b", kinds, 1 if options.quick else 20, options.seed)
+    starts = disturb(folder, "a", "b", kinds, 1 if options.quick else 20, options.seed)
     found = differences(folder / "a", folder / "b")
     lines = [
-        f"{student + ', killed in':<24} {'steps logged':>12} {'ms into it':>11}   the same command then goes on from"
+        f"{student + ', disturbed in':<24} {'by':<8} {'steps logged':>12} {'ms into it':>11}   "
+        "the same command then goes on from"
     ]
-    killed = [start.moment for start in starts[:-1]]
-    for moment, after in zip(killed, starts[1:], strict=True):
-        lines.append(f"{moment.kind:<24} {moment.rows:>12} {1000 * moment.seconds:>11.1f}   {after.said}")
-    counts = collections.Counter(moment.kind for moment in killed)
-    lines.append(f"{len(killed)} moments: {', '.join(f'{n} x {kind}' for kind, n in counts.most_common())}")
+    disturbed = starts[:-1]
+    for start, after in zip(disturbed, starts[1:], strict=True):
+        moment, name = start.moment, signal.Signals(start.number).name
+        lines.append(f"{moment.kind:<24} {name:<8} {moment.rows:>12} {1000 * moment.seconds:>11.1f}   {after.said}")
+    counts = collections.Counter(start.moment.kind for start in disturbed)
+    lines.append(f"{len(disturbed)} moments: {', '.join(f'{n} x {kind}' for kind, n in counts.most_common())}")
     lines.append(f"differences: {len(found)}{''.join(f'{chr(10)}  {name}' for name in found)}\n")
-    return len(killed), found, "\n".join(lines)
+    return len(disturbed), found, "\n".join(lines)
 
 
 def watched(spec: str, arguments: list[str]) -> int:

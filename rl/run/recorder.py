@@ -67,8 +67,13 @@ class Recorder:
         """Save the state in one atomic step; RunError if it cannot be written, and the checkpoints before it stay."""
         self.directory.save(self._learner.state.snapshot())
 
-    def step_done(self, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int) -> None:
-        """Count and log a step (metrics with its `phase`), save every `save_every`, and stop if the user asked to."""
+    def step_done(
+        self, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int | None
+    ) -> None:
+        """Count and log a step (metrics with its `phase`), save every `save_every`, and stop if the user asked to.
+
+        With None neither: the state is ahead of the steps that are logged.
+        """
         progress = self.progress
         progress.step += 1
         progress.total_steps += 1
@@ -79,6 +84,8 @@ class Recorder:
         self.directory.append("timings.jsonl", place | measured)
         self.display.advance(status)
         self._trackers.write(place, progress.total_steps, metrics, measured)
+        if save_every is None:
+            return
         if progress.step % save_every == 0:
             self.save()
             self.meter.read()  # what a save compiles is not the next step's

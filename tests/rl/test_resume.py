@@ -1,11 +1,13 @@
 """A run that is killed, stopped or loses a file ends, byte for byte, as one that nothing disturbed."""
 
+import functools
 import shutil
 
 import pytest
 from disturb import Killed, at_call, kill, load_script, stop
 from lab import content
 
+from rl.loop import rounds
 from rl.run.checkpoint import Checkpoints
 from rl.run.signals import Stop
 from rl.train import main
@@ -17,7 +19,7 @@ write_micro = load_script("benchmarks/kill_anywhere.py").write_micro
 
 @pytest.mark.parametrize("student", ["policy", "language", "network"])
 def test_a_run_disturbed_anywhere_ends_as_one_that_nothing_disturbed(tmp_path, student, capsys):
-    """In all its parts, in turn killed and stopped; at last a file of the newest checkpoint is cut off.
+    """In all its parts, and in a round's validation, in turn killed and stopped; at last a file is cut off.
 
     Processes that are killed in the midst of a write: benchmarks/kill_anywhere.py.
     """
@@ -28,8 +30,13 @@ def test_a_run_disturbed_anywhere_ends_as_one_that_nothing_disturbed(tmp_path, s
 
     with at_call(Stop, "agreed", 0, stop) as calls:
         assert train("whole") == 0
-    for disturb in (kill, stop, kill, stop):
-        with at_call(Stop, "agreed", max(2, len(calls) // 6), disturb):
+    anywhere = functools.partial(at_call, Stop, "agreed", max(2, len(calls) // 7))
+    after_round = functools.partial(
+        at_call, rounds, "validate", 1, counts=lambda student, recorder, name, **_: name.startswith("rounds/")
+    )
+    moments = anywhere, after_round, anywhere, anywhere, anywhere
+    for moment, disturb in zip(moments, (kill, stop, stop, kill, stop), strict=True):
+        with moment(disturb=disturb):
             if disturb is kill:
                 with pytest.raises(Killed):
                     train("disturbed")

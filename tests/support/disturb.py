@@ -24,14 +24,20 @@ def stop() -> None:
 
 
 @contextlib.contextmanager
-def at_call(place: object, name: str, number: int, disturb: Callable[[], None]) -> Iterator[list[str]]:
-    """Disturb call `number` of a function, from 1, before it does anything (0: none); yield a list of its calls."""
+def at_call(
+    place: object, name: str, number: int, disturb: Callable[[], None], counts: Callable[..., bool] | None = None
+) -> Iterator[list[str]]:
+    """Disturb call `number` of a function, from 1, before it does anything (0: none); yield a list of its calls.
+
+    Calls count of whose arguments `counts` is true; without it all do.
+    """
     calls, function = [], getattr(place, name)
 
     def disturbed(*arguments, **options):
-        calls.append(name)
-        if len(calls) == number:
-            disturb()
+        if counts is None or counts(*arguments, **options):
+            calls.append(name)
+            if len(calls) == number:
+                disturb()
         return function(*arguments, **options)
 
     with pytest.MonkeyPatch.context() as patch:

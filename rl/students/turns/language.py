@@ -178,11 +178,7 @@ def first_value(student: PlaySection, width: int) -> dict[str, jax.Array] | None
 
 
 class LanguageState(TrainState):
-    """A `TrainState` as a `Learner`, with a value head where one is learned.
-
-    A round of training is done or not: one that was broken off while its steps were logged is trained again, to the
-    same numbers, and the steps that are left are logged.
-    """
+    """A `TrainState` as a `Learner`, with a value head where one is learned."""
 
     @property
     def learner(self) -> Learner:

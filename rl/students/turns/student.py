@@ -175,11 +175,18 @@ class PlayerStudent:
         return pool.draw(lake, key, count, validation=validation, max_size=size, max_agents=agents)
 
     def train(self, recorder: Recorder, boards: Dataset, requested: LakeConfig) -> TrainingEvidence:
-        """Train one round; between the updates a signal stops it, with everything as it was before the round.
+        """Train one round, unless the state has; between the updates a signal stops it, with all as before the round.
+
+        A saved state has all of a round or nothing of it: what was learned, its evidence and its steps go together.
 
         Returns:
           A row for each kind with its plays; those on one board are a group.
         """
+        if self.state.progress.step < self.settings.updates:
+            self._train_round(recorder, boards)
+        return evidence.training_evidence(self.state.progress.training, evidence.environment(boards, requested))
+
+    def _train_round(self, recorder: Recorder, boards: Dataset) -> None:
         progress, watch, updates = self.state.progress, Stopwatch(), self.settings.updates
         k = progress.round
         recorder.display.stage(f"round {k}: {self.name}", updates)
@@ -192,12 +199,11 @@ class PlayerStudent:
         steps = int(ended.length[ended.outcome != ABSENT].sum())
         seconds = {"update": watch.seconds["update"] / updates}
         seconds["environment_steps_per_second"] = steps / watch.seconds["update"]
-        for update in range(progress.step, updates):
+        self.state.learner, progress.training = learner, count(ended, boards.kinds)
+        for update in range(updates):
             row = {name: float(values[update]) for name, values in metrics.items()}
             status = f"valid {row['valid']:.0%} optimal {row['optimal']:.0%}"
-            recorder.step_done({"phase": "round"} | row, seconds, status, updates + 1)
-        self.state.learner = learner
-        return evidence.training_evidence(count(ended, boards.kinds), evidence.environment(boards, requested))
+            recorder.step_done({"phase": "round"} | row, seconds, status, save_every=None)
 
     @property
     def reference(self) -> Any:
