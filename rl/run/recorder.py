@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import jax
+import jax.numpy as jnp
+
 from engineer.evidence import Evidence
 from rl.config import RunError
 from rl.run.checkpoint import Snapshot
@@ -73,8 +76,15 @@ class Recorder:
         """Count and log a step (metrics with its `phase`), save every `save_every`, and stop if the user asked to.
 
         With None neither: the state is ahead of the steps that are logged.
+
+        RunError, with nothing written, if what is trained is not finite.
         """
-        progress = self.progress
+        progress, arrays = self.progress, self._learner.state.snapshot().arrays
+        if not is_finite([tree for name, tree in arrays.items() if name != "optimizer"]):
+            raise RunError(
+                f"{progress}: the next step's parameters are not finite, and nothing of it is saved; a smaller "
+                "learning_rate may help"
+            )
         progress.step += 1
         progress.total_steps += 1
         place = {"phase": metrics.pop("phase"), "round": progress.round, "step": progress.step}
@@ -147,3 +157,9 @@ class Recorder:
             self._learner.save(folder)
             if validation is not None:
                 self.directory.write(f"{folder.name}/validation.json", validation)
+
+
+@jax.jit
+def is_finite(tree: Any) -> jax.Array:
+    """Return whether all numbers of a tree are finite, bool ``[]``."""
+    return jnp.array([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)]).all()

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from lab import LAB, NETWORK, SMALL, Linear, batched, boards
+from lab import LAB, NETWORK, SMALL, Linear, batched, boards, whole
 
 from jaxlake import Params
 from jaxlake.benchmark import load as load_suite
@@ -101,15 +101,29 @@ def test_branches_leave_the_state_as_it_is_and_share_their_keys(tmp_path, monkey
         np.testing.assert_array_equal(ours, theirs)
     scores = student.branch_scores(Display(quiet=True), [design, design], jax.random.key(1))
     assert scores.shape == (2,) and scores[0] == scores[1]
-    monkeypatch.setattr(TurnTrainer, "train", lambda *rest: (None, None, {"loss": np.array([[0.1, np.nan]])}))
-    with pytest.raises(RunError, match="round 0: the loss of an update is not finite; a smaller"):
-        student.branch([design], jax.random.key(1))
     another = NetworkPlayer(Config(**LAB, seed=1))
     directory = RunDirectory(tmp_path / "another", another.config)
     another.restore(directory, Display(quiet=True))
     directory.close()
     first, second = (np.asarray(jax.tree.leaves(one.state.learner.parameters)[-1]) for one in (student, another))
     assert np.abs(first - second).max() > 1e-3  # a comparison begins each seed with a network of its own
+
+
+@pytest.mark.heavy
+def test_parameters_that_are_not_finite_end_the_run_and_are_nowhere(tmp_path, monkeypatch):
+    """The losses, taken before the updates, are all finite."""
+    train = TurnTrainer.train
+
+    def diverged(*arguments):
+        learner, *rest = train(*arguments)
+        return learner.replace(parameters=jax.tree.map(lambda x: x / 0, learner.parameters)), *rest
+
+    monkeypatch.setattr(TurnTrainer, "train", diverged)
+    run = tmp_path / "run"
+    with pytest.raises(RunError, match="round 0, after step 0: the next step's parameters are not finite"):
+        whole(run, Config(**LAB))
+    assert not (run / "metrics.jsonl").exists() and not (run / "rounds/0/evidence.json").exists()
+    assert not (run / "best").exists() and len(list((run / "checkpoints").iterdir())) == 1
 
 
 def test_several_plays_of_a_board_are_drawn_apart_and_the_first_is_that_of_one():

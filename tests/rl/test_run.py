@@ -103,6 +103,16 @@ def test_skipped_updates_in_a_row_stop_the_run(run):
         run.recorder.note_update(bad)
 
 
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_nothing_is_written_of_a_step_after_which_one_parameter_is_not_finite(run, value):
+    norm = run.state.parameters["norm"]
+    run.state.parameters["norm"] = norm.replace(norm[...].at[3].set(value))
+    with pytest.raises(RunError, match="round 1, after step 4: the next step's parameters are not finite"):
+        run.recorder.step_done({"phase": "round", "loss": 0.1}, {}, "", save_every=1)
+    assert not (run.recorder.directory.path / "metrics.jsonl").exists()
+    assert run.recorder.directory.checkpoints.steps == [] and run.state.progress.step == 4
+
+
 def test_a_step_is_logged_saved_every_so_many_and_dropped_where_no_checkpoint_knows_it(run):
     directory, metrics = run.recorder.directory, {"phase": "round", "rate": 1.23456789e-6}
     for _ in range(3):

@@ -17,7 +17,7 @@ from jaxlake.generate import Dataset, pool
 from jaxlake.kinds import Kind
 from jaxlake.record import Array
 from jaxlake.types import ABSENT, Instance
-from rl.config import Config, ConfigError, PlaySection, RunError
+from rl.config import Config, ConfigError, PlaySection
 from rl.judge.answers import Answers, Show
 from rl.learn.boards import VALIDATION_WAIT, build_boards, mixed_boards
 from rl.learn.optimizer import make_optimizer
@@ -213,21 +213,12 @@ class PlayerStudent:
     def _train_lanes(
         self, boards: Sequence[Dataset], keys: Array, check: Callable[[int], None] | None = None
     ) -> tuple[Learner, Ended, Mapping[str, Array]]:
-        """Train a copy of the actor on each of several sets of boards; the state stays as it is.
-
-        RunError if a loss is not finite. See `TurnTrainer.train` for the rest.
-        """
+        """Train a copy of the actor on each of several sets of boards, see `TurnTrainer.train`; the state stays."""
         learner = jax.tree.map(lambda x: jnp.repeat(x, len(boards), axis=0), self.state.learner)
         optima = np.stack([np.asarray(part.solutions.cost) for part in boards])
         levels = Boards.of_lanes(lanes([part.instances for part in boards]), optima, self.settings.reward)
         reference = self.reference if self.settings.learn.kl_coefficient > 0 else None
-        learner, ended, metrics = self.trainer.train(self.frozen, reference, learner, levels, keys, check)
-        if not np.isfinite(metrics["loss"]).all():
-            raise RunError(
-                f"round {self.state.progress.round}: the loss of an update is not finite; a smaller "
-                f"student.learn.learning_rate than {self.settings.learn.learning_rate:g} may help"
-            )
-        return learner, ended, metrics
+        return self.trainer.train(self.frozen, reference, learner, levels, keys, check)
 
     def answerer(self) -> Player:
         """Return who plays boards with the current parameters."""
