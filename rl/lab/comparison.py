@@ -137,9 +137,9 @@ def open_folder(out: Path, comparison: Resolved) -> Resolved:
     if any((out / "start").rglob("config.yaml")):
         begun = reopen(out)
         common = begun.engineers.keys() & comparison.engineers.keys()
+        comparison = comparison.model_copy(update={"engineers": begun.engineers | comparison.engineers})
         was, now = (_decisive(one, common) for one in (begun, comparison))
         refuse_difference(out, was, now, "choose another folder with --out, or delete this one")
-        comparison = comparison.model_copy(update={"engineers": begun.engineers | comparison.engineers})
     content = comparison.to_yaml().encode()
     if not target.exists() or target.read_bytes() != content:
         out.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,8 @@ def _decisive(comparison: Resolved, engineers: Collection[str]) -> dict[str, Any
         name: {key: value for key, value in comparison.engineers[name].items() if key != "api"}
         for name in sorted(engineers)
     }
-    return flat(values | {"run": decisive(values["run"]), "engineers": kept})
+    shared = comparison.configure_shared(comparison.seeds[0]).engineer.kind  # which depends on all engineers
+    return flat(values | {"run": decisive(values["run"]), "engineers": kept, "the shared part's engineer.kind": shared})
 
 
 def reopen(out: Path) -> Resolved:

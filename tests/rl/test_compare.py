@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from disturb import Killed, at_call, kill, stop
 from lab import LAB, whole
 from lab import content as files_of
@@ -223,11 +222,20 @@ def test_in_the_midst_of_a_comparison_engineers_are_added(tmp_path, change, over
     assert opened.engineers["served"] == changed.engineers["served"] and opened.run == changed.run
 
 
+def write_without_base(folder: Path) -> Path:
+    return write(folder, COMPARISON.replace("  by_itself: {kind: base, temperature: 1.0}\n", ""))
+
+
 @pytest.mark.parametrize(
     ("make", "override", "message"),
     [
         (write, "engineers.fixed_random.kind=uniform", "fixed_random.kind was fixed_random, is now uniform"),
         (write, "overrides.student.learn.clip_low=0.1", "out: run.student.learn.clip_low was 0.2, is now 0.1"),
+        (
+            write_without_base,
+            "engineers.by_itself={kind: base}",
+            "the shared part.s engineer.kind was checkpoint, is now base",
+        ),
         (write_lab, "shared_rounds=2", "shared_rounds was 3, is now 2"),
         (write_lab, "overrides.engineer.kind=adarft", "run.engineer.kind was ladder, is now adarft"),
     ],
@@ -237,8 +245,10 @@ def test_another_comparison_is_refused_once_the_first_has_begun(tmp_path, make, 
     changed = comparison.load(path, [override])
     comparison.open_folder(tmp_path / "new", comparison.load(path))
     assert comparison.open_folder(tmp_path / "new", changed) == comparison.reopen(tmp_path / "new")
+    begun = begin(tmp_path / "out", comparison.load(path))
     with pytest.raises(ConfigError, match=message):
-        comparison.open_folder(begin(tmp_path / "out", comparison.load(path)), changed)
+        comparison.open_folder(begun, changed)
+    assert comparison.reopen(begun) == comparison.load(path), "the folder is as it was"
 
 
 def test_a_folder_without_a_comparison_is_not_taken_for_one(tmp_path):
@@ -255,9 +265,7 @@ def test_overrides_reach_the_run_and_the_comparison(tmp_path):
     assert found.configure("by_itself", 7).engineer.kind == "base"
     # What all share keeps the first policy if any engineer asks for it.
     assert {plan.config.engineer.kind for plan in plan_runs(found, tmp_path)[:2]} == {"base"}
-    without = yaml.safe_load(COMPARISON)
-    del without["engineers"]["by_itself"]
-    found = comparison.load(write(tmp_path, yaml.safe_dump(without)))
+    found = comparison.load(write_without_base(tmp_path))
     assert {plan.config.engineer.kind for plan in plan_runs(found, tmp_path)[:2]} == {"checkpoint"}
 
 
