@@ -66,9 +66,11 @@ class Resolved(_Shared):
       run: the configuration that all engineers share; its seed is the warm start's, and its engineer designs the shared
         rounds after round 0.
       engineers: each engineer's changes of `run.engineer`, as the file has them.
+      sources: what they depend on behind their settings, see `rl.loop.engineer_factory.check`.
     """
 
     run: Config
+    sources: dict[str, str] = {}
 
     def configure(self, engineer: str, seed: int) -> Config:
         """Return the configuration of one engineer's run with one seed."""
@@ -92,7 +94,8 @@ class Resolved(_Shared):
 
     def _with_engineer(self, values: Values, source: str, seed: int) -> Config:
         run = self.run.model_dump(mode="json")
-        return config_.validate(Config, config_.merge(run, {"seed": seed, "engineer": values}), source)
+        config = config_.validate(Config, config_.merge(run, {"seed": seed, "engineer": values}), source)
+        return config.model_copy(update={"engineer": engineer_factory.pin_model(config.engineer, self.sources)})
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
@@ -114,12 +117,12 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Resolved:
             raise ConfigError(
                 f"shared_rounds = {rounds}: must be less than rounds.count = {count}, so that engineers design a round"
             )
-        engineer_factory.check(resolved.configure_shared(seed))
+        sources = engineer_factory.check(resolved.configure_shared(seed))
         for engineer in comparison.engineers:
-            engineer_factory.check(resolved.configure(engineer, seed))
+            sources |= engineer_factory.check(resolved.configure(engineer, seed))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    return resolved
+    return resolved.model_copy(update={"sources": sources})
 
 
 def open_folder(out: Path, comparison: Resolved) -> Resolved:
@@ -137,7 +140,10 @@ def open_folder(out: Path, comparison: Resolved) -> Resolved:
     if any((out / "start").rglob("config.yaml")):
         begun = reopen(out)
         common = begun.engineers.keys() & comparison.engineers.keys()
-        comparison = comparison.model_copy(update={"engineers": begun.engineers | comparison.engineers})
+        pinned = {name: x for name, x in begun.sources.items() if x.startswith("revision ")}
+        engineers, sources = begun.engineers | comparison.engineers, begun.sources | comparison.sources | pinned
+        begun = begun.model_copy(update={"sources": sources | begun.sources})
+        comparison = comparison.model_copy(update={"engineers": engineers, "sources": sources})
         was, now = (_decisive(one, common) for one in (begun, comparison))
         refuse_difference(out, was, now, "choose another folder with --out, or delete this one")
     content = comparison.to_yaml().encode()

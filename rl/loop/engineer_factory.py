@@ -5,13 +5,15 @@ It is made once for all rounds of a run, with what it gets of the run: text, and
 
 import dataclasses
 import functools
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
 from flax import nnx
 
-from engineer import RULES, Engineer, Hindsight, Renamed, RuleEngineer, Shuffled, Training
+from engineer import RULES, Engineer, Hindsight, Renamed, RuleEngineer, Shuffled, Template, Training
 from engineer.engineers import Rule
 from engineer.engineers.language import Generate, Generation, LanguageEngineer, NoAnswer
 from engineer.proposal import schema
@@ -22,8 +24,9 @@ from rl import distributed
 from rl.config import Config, EngineerSection, MeshSection, ModelSection, PlayerSection, RunError, extensions
 from rl.config.choices import MODELS, SHUFFLED, LanguageKind
 from rl.learn.context import read_context
-from rl.model.policy import Policy
+from rl.model.policy import Policy, at_revision
 from rl.model.sampler import SamplingParams
+from rl.model.sharding import fingerprint
 from rl.run.recorder import Recorder
 from rl.students import PlayerStudent, Student, Writer
 
@@ -37,16 +40,34 @@ SHORT = 480
 """Characters of a message that is shown: as many as 28 kinds in terse words may take, and no page of sentences."""
 
 
-def check(config: Config) -> None:
-    """Find out without a run whether its engineer could be made, see `make_engineer`; no server is asked."""
-    settings = config.engineer
+def check(config: Config) -> dict[str, str]:
+    """Find out without a run whether its engineer could be made, see `make_engineer`; no server is asked.
+
+    Returns:
+      What the run depends on behind its settings, by key and value: digests of the files of functions of the user's
+      own, of the engineer's template and of its model; of a model of the hub the revision.
+    """
+    settings, sources = config.engineer, extensions.check_extensions(config)
     read_context(settings)
-    if extensions.is_own(settings.kind):
-        extensions.find("engineer.kind", settings.kind)
+    if (template := settings.template) and template not in Template.NAMES:
+        sources[f"engineer.template = {template}"] = extensions.digest(Path(template).read_bytes())
     if settings.kind == LanguageKind.API:
         import rl.judge.server  # noqa: F401 - needs a package that not everyone has
     if settings.kind in MODELS:
-        load_model(settings.model, config.mesh)
+        sources[_model_of(settings)] = load_model(settings.model, config.mesh)[2]
+    return sources
+
+
+def pin_model(settings: EngineerSection, sources: Mapping[str, str]) -> EngineerSection:
+    """Return an engineer's settings with the revision of the hub's model that sources name, see `check`."""
+    kind, _, revision = sources.get(_model_of(settings), "").partition(" ")
+    if settings.model is None or kind != "revision":
+        return settings
+    return settings.model_copy(update={"model": at_revision(settings.model, revision)})
+
+
+def _model_of(settings: EngineerSection) -> str:
+    return f"engineer.model = {(settings.model or 'null').partition('@')[0]}"
 
 
 def make_engineer(student: Student, recorder: Recorder) -> Engineer:
@@ -111,7 +132,7 @@ def _generation(student: Student, recorder: Recorder) -> tuple[Generate, Callabl
     if settings.kind == LanguageKind.API:
         return _server_generation(settings, config.lake.kinds, recorder), lambda message: True
     if settings.kind in MODELS:
-        policy, parameters = load_model(settings.model, config.mesh)
+        policy, parameters, _ = load_model(settings.model, config.mesh)
         generate = policy.grammar_sampler(settings).generation(lambda: parameters, recorder.with_stop_check())
         fits = policy.tokenizer.fits
     else:
@@ -122,10 +143,17 @@ def _generation(student: Student, recorder: Recorder) -> tuple[Generate, Callabl
 
 
 @functools.lru_cache(4)
-def load_model(folder: str | None, mesh: MeshSection) -> tuple[Policy, nnx.State]:
-    """Load the language model that is only an engineer, None for the shipped one; once for all runs of a process."""
+def load_model(folder: str | None, mesh: MeshSection) -> tuple[Policy, nnx.State, str]:
+    """Load the language model that is only an engineer, None for the shipped one; once for all runs of a process.
+
+    Returns:
+      The policy, its parameters, and a digest of both; of a model of the hub its revision.
+    """
     model = ModelSection(path=folder, shape="tiny" if folder is None else None)
-    return Policy.create(PlayerSection(model=model), mesh, seed_key(0))
+    policy, parameters = Policy.create(PlayerSection(model=model), mesh, seed_key(0))
+    content = json.dumps([policy.identity, fingerprint(parameters)])
+    known = policy.revision.get("revision")
+    return policy, parameters, f"revision {known}" if known else extensions.digest(content.encode())
 
 
 def _server_generation(settings: EngineerSection, kinds: tuple[Kind, ...], recorder: Recorder) -> Generate:

@@ -5,9 +5,9 @@ from engineer.proposal import to_answer
 from jaxlake.config import LakeConfig
 from jaxlake.generate import Dataset
 from rl import distributed, students
-from rl.config import Config, ConfigError
+from rl.config import Config, ConfigError, refuse_difference
 from rl.judge.validation import validate
-from rl.loop.engineer_factory import make_engineer
+from rl.loop.engineer_factory import check, make_engineer, pin_model
 from rl.model.policy import pin
 from rl.model.sharding import fingerprint
 from rl.run.directory import RunDirectory
@@ -44,10 +44,18 @@ def execute(
         return
     with stop.interrupt_immediately():
         if saved is not None:
-            config = config.model_copy(update={"student": pin(config.student, saved.source)})
+            pinned = {
+                "student": pin(config.student, saved.source),
+                "engineer": pin_model(config.engineer, saved.source),
+            }
+            config = config.model_copy(update=pinned)
+        sources = check(config)
+        if saved is not None:
+            was = {name: saved.source.get(name, digest) for name, digest in sources.items()}
+            refuse_difference(path, was, sources, "restore what it was, or choose another directory with --run")
         student = students.create(config)
         display.say(student.description)
-        recorder = Recorder(directory, display, stop, student)
+        recorder = Recorder(directory, display, stop, student, sources)
         engineer = make_engineer(student, recorder)
         student.restore(directory, display)
         if saved is not None:

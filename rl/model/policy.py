@@ -252,8 +252,13 @@ def pin(student: StudentT, source: Mapping[str, str]) -> StudentT:
     model = getattr(student, "model", None)  # a network has none
     if model is None or model.path is None or "revision" not in source:
         return student
-    path = f"{model.path.partition('@')[0]}@{source['revision']}"
+    path = at_revision(model.path, source["revision"])
     return student.model_copy(update={"model": model.model_copy(update={"path": path})})
+
+
+def at_revision(path: str, revision: str) -> str:
+    """Return the id of a model of the hub at a revision; a folder, which may be in the hub's cache, as it is."""
+    return path if Path(path).expanduser().is_dir() else f"{path.partition('@')[0]}@{revision}"
 
 
 def abstract_model(settings: ModelSection, mesh: Mesh) -> tuple[DecoderConfig, nnx.GraphDef[Decoder], nnx.State]:

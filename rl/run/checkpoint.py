@@ -40,7 +40,8 @@ class Snapshot:
     Attributes:
       progress: the run's position.
       arrays: pytrees of JAX arrays by name, such as "parameters".
-      source: what the run reads and no checkpoint holds, by name: see `rl.model.policy.Policy.source`.
+      source: what the run reads and no checkpoint holds, by name: see `rl.model.policy.Policy.source` and
+        `rl.loop.engineer_factory.check`.
     """
 
     progress: Progress

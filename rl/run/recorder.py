@@ -1,8 +1,10 @@
 """The traces of a run in files, logs and on the screen, and the signal that stops it."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import jax
@@ -46,12 +48,20 @@ class Recorder:
     Args:
       stop: the wish to stop, set by a signal to this process and honoured by all at the next safe moment.
       learner: whatever learns; its state is looked up whenever it is needed.
+      sources: what a checkpoint is to name beside the learner's own, see `Snapshot.source`.
     """
 
-    def __init__(self, directory: RunDirectory, display: Display, stop: Stop, learner: Checkpointed):
+    def __init__(
+        self,
+        directory: RunDirectory,
+        display: Display,
+        stop: Stop,
+        learner: Checkpointed,
+        sources: Mapping[str, str] = MappingProxyType({}),
+    ):
         self.directory, self.display, self.stop = directory, display, stop
         self.meter = Meter()
-        self._learner = learner
+        self._learner, self._sources = learner, sources
         self._trackers = Trackers(directory.config, directory.path, display.say)
 
     def __enter__(self) -> "Recorder":
@@ -68,7 +78,8 @@ class Recorder:
 
     def save(self) -> None:
         """Save the state in one atomic step; RunError if it cannot be written, and the checkpoints before it stay."""
-        self.directory.save(self._learner.state.snapshot())
+        snapshot = self._learner.state.snapshot()
+        self.directory.save(dataclasses.replace(snapshot, source={**snapshot.source, **self._sources}))
 
     def step_done(
         self, metrics: dict[str, Any], seconds: dict[str, float], status: str, save_every: int | None

@@ -157,18 +157,19 @@ def test_decisions_in_chunks_are_those_of_all_at_once_for_whoever_is_wanted(made
 def test_phrases_learn_what_their_properties_learn(made):
     """By a step of plain descent: a row moves by the gradients of all rows with which it shares a property."""
     actor, _, parameters, _ = made
-    table, first = properties()[0], actor.first
+    table, first, beyond = properties()[0], actor.first, 3  # rows of a larger vocabulary, which are no token's
     optimizer = language._by_properties(optax.sgd(1.0), first)
     gradient = jax.tree.map(jnp.zeros_like, parameters)
     weight = gradient["model"]["embed_tokens"]["weight"]
-    rows = np.zeros(weight.shape, np.float32)
-    rows[first + PHRASES.index(" up: free, then blocked."), 0] = 1
+    rows = np.zeros((first + len(table) + beyond, weight.shape[1]), np.float32)
+    rows[[first + PHRASES.index(" up: free, then blocked."), -1], 0] = 1
     rows[3, 1] = 2
     gradient["model"]["embed_tokens"]["weight"] = weight.replace(jnp.asarray(rows))
-    updates, _ = optimizer.update(gradient, optimizer.init(parameters), parameters)
+    updates, _ = optimizer.update(gradient, optimizer.init(gradient), gradient)
     moved = np.asarray(updates["model"]["embed_tokens"]["weight"][...])
     expected = -table @ table.T @ rows[first : first + len(table)]
     np.testing.assert_allclose(moved[first : first + len(table)], expected)
+    assert moved.shape == rows.shape and not moved[-beyond:].any()
     assert moved[3, 1] == -2 and moved[first + PHRASES.index(" up: free, then free."), 0] == -2
     assert moved[first + PHRASES.index(" down: free, then blocked."), 0] == 0
 

@@ -12,7 +12,11 @@ from rl.run.checkpoint import Checkpoints
 from rl.run.signals import Stop
 from rl.train import main
 
-pytestmark = pytest.mark.heavy
+pytestmark = [
+    pytest.mark.heavy,
+    # Of Orbax's coroutines, when a file is cut off.
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 
 write_micro = load_script("benchmarks/kill_anywhere.py").write_micro
 
