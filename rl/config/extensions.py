@@ -51,7 +51,7 @@ def check_extensions(config: Config) -> dict[str, str]:
 
 @functools.cache  # of the file as it was imported, whatever becomes of it
 def _digest(function: Callable[..., Any], name: str) -> str:
-    modules = {name.partition(":")[0], getattr(function, "__module__", None)} & sys.modules.keys()
+    modules = {name.partition(":")[0], str(getattr(function, "__module__", ""))} & sys.modules.keys()
     files = sorted(file for module in modules if (file := getattr(sys.modules[module], "__file__", None)))
     return digest(b"".join(Path(file).read_bytes() for file in files))
 
