@@ -88,7 +88,7 @@ class AutoReset:
             instance, distances = bank.at(index)
             return self.lake.reset(instance, params, distances)
         instance, _ = bank.replace(distances=None).at(index)
-        state, time_step = self.lake.reset(instance, params, _tables(bank))
+        state, time_step = self.lake._reset(instance, params, _tables(bank))
         return _with_bank(state, None), time_step
 
 

@@ -15,13 +15,24 @@ import numpy as np
 from jaxlake import levels, lifelong, observations, rewards, rules
 from jaxlake.record import Array, vary_alike
 from jaxlake.rules import ConflictRule, GoalRule, HoleRule
-from jaxlake.state import DEFAULT_PARAMS, Info, LifelongInfo, LifelongState, Params, State, TimeStep, Transition
+from jaxlake.state import (
+    DEFAULT_PARAMS,
+    Info,
+    LifelongInfo,
+    LifelongState,
+    ListedState,
+    Params,
+    State,
+    TimeStep,
+    Transition,
+)
 from jaxlake.types import ABSENT, Action, Costs, Instance
 
 CLASSIC_SLIP = 2 / 3
 """The slip of the classic frozen lake: the intended direction and its two perpendicular ones, a third each."""
 MOST_STEPS = np.iinfo(np.int16).max
 """Of an episode: costs are counted in int16."""
+_LIFELONG_STATES: dict[GoalRule, type[LifelongState]] = {GoalRule.DRAWN: LifelongState, GoalRule.LISTED: ListedState}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,12 +86,23 @@ class Lake:
           The state, and a time step without rewards. It is terminated already if all agents start on their goals. A
           lifelong episode is not: an agent that starts on its goal reaches it in the first step in which it stays.
         """
+        if distances is not None:
+            shape, cells = np.shape(distances), instance.max_size**2
+            tables = self.goals is not GoalRule.ONCE and shape == (1, cells, cells)
+            if shape != (instance.max_agents, cells) and not tables:
+                raise ValueError(
+                    f"distances have the shape {list(shape)}: distance_fields or distance_tables make them"
+                )
+        return self._reset(instance, params, distances)
+
+    def _reset(self, instance: Instance, params: Params, distances: Array | None) -> tuple[State, TimeStep]:
+        """Begin an episode; of a lifelong board that has its number in a bank, the tables may be those of the bank."""
         # To one dtype each, so that a state is the same to ``jit`` and ``scan`` wherever its level comes from.
         dtypes = {name: bool if name == "holes" else jnp.int32 for name in vars(instance)}
         instance = instance.replace(
             **{name: jnp.asarray(part, dtypes[name]) for name, part in vars(instance).items() if part is not None}
         )
-        _check(instance, distances, self.goals is not GoalRule.ONCE)
+        _check(instance, self.goals is not GoalRule.ONCE)
         count = jnp.zeros(instance.max_agents, jnp.int16)
         begin = State(
             instance=instance,
@@ -96,7 +118,7 @@ class Lake:
         )
         if self.goals is not GoalRule.ONCE:
             parts = {**vars(begin), "terminated": jnp.bool_(False)}
-            begin = LifelongState(**parts, goals_reached=count.astype(jnp.int32))
+            begin = _LIFELONG_STATES[self.goals](**parts, goals_reached=count.astype(jnp.int32))
         state = vary_alike(begin)
         none, nobody = jnp.zeros_like(state.time), jnp.zeros_like(state.fallen)
         info = _info(state, none, none, nobody, nobody)
@@ -118,7 +140,7 @@ class Lake:
         moves = actions = jnp.asarray(actions)
         if actions.shape != (agents,):  # else they would be repeated in silence
             raise ValueError(f"actions have the shape {list(actions.shape)}: it must be [{agents}]")
-        if isinstance(state, LifelongState) == (self.goals is GoalRule.ONCE):
+        if type(state) is not _LIFELONG_STATES.get(self.goals, State):
             raise ValueError(f"the state is not of a lake with goals = {self.goals.value!r}: reset it by this lake")
         if key is None and self.needs_key(state.params):
             raise ValueError("step needs a key: goals are drawn, or params.slip is set")
@@ -201,16 +223,12 @@ class Lake:
         )
 
 
-def _check(instance: Instance, distances: Array | None, is_lifelong: bool) -> None:
+def _check(instance: Instance, is_lifelong: bool) -> None:
     """Raise ValueError for what would be played wrongly in silence: batch axes, and outside ``jit`` any other fault."""
     if axes := levels.batch_axes(instance, is_lifelong):
         raise ValueError(f"the instance has batch axes {axes}: it must have none; jax.vmap adds them")
     if not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(instance)):
         levels.validate(instance, is_lifelong)
-    if distances is not None:
-        shape, cells = np.shape(distances), instance.max_size**2
-        if shape != (instance.max_agents, cells) and not (is_lifelong and shape[1:] == (cells, cells)):
-            raise ValueError(f"distances have the shape {list(shape)}: distance_fields or distance_tables make them")
 
 
 def _slip(key: Array, actions: Array, slip: Array | float) -> jax.Array:

@@ -105,6 +105,11 @@ class LifelongState(State):
 
 
 @record
+class ListedState(LifelongState):
+    """The state of a lifelong episode in which each agent gets the next goal of its list."""
+
+
+@record
 class Info(Record):
     """The events of a step.
 

@@ -106,6 +106,17 @@ def still(instance: Instance, plan: Plan | None = None, positions: Sequence[int]
 
 def background(instance: Instance) -> tuple[list[Shape], list[Shape]]:
     """Return tiles and goals, and the goals' numbers, which belong in front of paths."""
+    shapes: list[Shape] = tiles(instance)
+    numbers: list[Shape] = []
+    for agent in range(int(instance.num_agents)):
+        ring, *number = goal(instance, agent, middle(int(instance.goals[agent]), instance.max_size))
+        shapes.append(ring)
+        numbers += number
+    return shapes, numbers
+
+
+def tiles(instance: Instance) -> list[Shape]:
+    """Return the cells of the board."""
     size, max_size = int(instance.size), instance.max_size
     shapes: list[Shape] = []
     for row in range(size):
@@ -113,19 +124,19 @@ def background(instance: Instance) -> tuple[list[Shape], list[Shape]]:
             colour = HOLE if instance.holes[row * max_size + column] else FREE
             corners = ((-1, -1), (1, -1), (1, 1), (-1, 1))
             shapes.append(Polygon(tuple((column + TILE * x, row + TILE * y) for x, y in corners), colour))
-    numbers: list[Shape] = []
-    for agent in range(int(instance.num_agents)):
-        colour = COLOURS[agent % len(COLOURS)]
-        centre = middle(int(instance.goals[agent]), max_size)
-        shapes.append(Circle(centre, RING, WHITE, colour))
-        if size <= _MOST_NUMBERED:
-            numbers += [Circle(centre, 0.2, WHITE, WHITE), Label(centre, str(agent), 0.28, colour)]
-    return shapes, numbers
+    return shapes
 
 
 def middle(cell: int, max_size: int) -> Point:
     """Return the middle of a cell."""
     return (cell % max_size, cell // max_size)
+
+
+def goal(instance: Instance, agent: int, centre: Point) -> list[Shape]:
+    """Return the shapes of a goal at a place: its ring, and its number if there is room."""
+    colour = COLOURS[agent % len(COLOURS)]
+    number: list[Shape] = [Circle(centre, 0.2, WHITE, WHITE), Label(centre, str(agent), 0.28, colour)]
+    return [Circle(centre, RING, WHITE, colour), *(number if instance.size <= _MOST_NUMBERED else [])]
 
 
 def token(instance: Instance, agent: int, centre: Point) -> list[Shape]:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxlake.record import Array
 from jaxlake.render import scene
 from jaxlake.state import State
-from jaxlake.types import Instance, Plan
+from jaxlake.types import Instance, LifelongInstance, Plan
 
 _CELL = 48  # Pixels; the picture scales to any size.
 _SECONDS = 0.5  # Of a step.
@@ -24,12 +24,13 @@ def svg(instance: Instance, plan: Plan | None = None, positions: Sequence[int] |
 
     Args:
       plan: the paths that are drawn, if any; cells off the padded board are left out.
-      positions: cells ``[max_agents]`` where the agents are, their starts by default.
+      positions: cells ``[max_agents]`` where the agents are, their starts by default; ``state.positions`` for
+        ``state.instance``, which in a lifelong episode has the goals now.
     """
     return _document(instance, [_element(shape) for shape in scene.still(instance, plan, positions)])
 
 
-def animate(instance: Instance, moves: Plan | np.ndarray) -> str:
+def animate(instance: Instance, moves: Plan | np.ndarray, goals: Array | None = None) -> str:
     """Draw an instance (no batch axes) in which the agents walk, over and over (SMIL).
 
     A star flashes where agents share a cell or swap cells; a red ring marks one in a hole; an agent that is nowhere or
@@ -37,14 +38,22 @@ def animate(instance: Instance, moves: Plan | np.ndarray) -> str:
 
     Args:
       moves: a plan, or cells ``[times, max_agents]``.
+      goals: cells ``[times, max_agents]``, of a lifelong episode ``state.instance.goals`` at each time; by default the
+        goals stay.
     """
+    if goals is None and isinstance(instance, LifelongInstance):
+        raise ValueError("the goals of a lifelong board move: animate needs state.instance.goals of each time")
     positions = scene.walks(instance, moves)
     clock = _Clock(len(positions) - 1)
-    shapes, numbers = scene.background(instance)
+    shapes, numbers = scene.background(instance) if goals is None else (scene.tiles(instance), [])
     marks = scene.alarms(instance, positions)
     elements = [_element(shape) for shape in shapes + numbers]
+    if goals is not None:
+        for agent, cells in enumerate(np.reshape(goals, (len(positions), instance.max_agents)).T[: positions.shape[1]]):
+            elements.append(clock.moving(scene.goal(instance, agent, (0, 0)), instance.max_size, cells, jumps=True))
     elements += [clock.shown(_element(mark.shape), mark.begin, mark.end) for mark in marks]
-    elements += [clock.walking(instance, agent, cells) for agent, cells in enumerate(positions.T)]
+    for agent, cells in enumerate(positions.T):
+        elements.append(clock.moving(scene.token(instance, agent, (0, 0)), instance.max_size, cells))
     return _document(instance, elements)
 
 
@@ -121,14 +130,15 @@ class _Clock:
             changes = changes[1:]
         return f'<g opacity="0">{element}{self._opacity(changes)}</g>'
 
-    def walking(self, instance: Instance, agent: int, cells: np.ndarray) -> str:
-        """Return an agent that walks through cells int32 ``[times]``; where the cell is negative it is not seen."""
+    def moving(self, shapes: Sequence[scene.Shape], max_size: int, cells: np.ndarray, jumps: bool = False) -> str:
+        """Return shapes that move through cells int32 ``[times]``; they are not seen where the cell is negative."""
         seen = cells >= 0
         latest = np.maximum.accumulate(np.where(seen, np.arange(len(cells)), 0))
-        places = [_points([scene.middle(max(cell, 0), instance.max_size)]) for cell in cells[latest].tolist()]
-        token = "".join(_element(shape) for shape in scene.token(instance, agent, (0, 0)))
+        places = [_points([scene.middle(max(cell, 0), max_size)]) for cell in cells[latest].tolist()]
+        token = "".join(_element(shape) for shape in shapes)
         moments = [time / self.total for time in range(len(places))] + [1.0]
         look = f'attributeName="transform" type="translate" values="{";".join([*places, places[-1]])}"'
+        look += ' calcMode="discrete"' * jumps
         times = ";".join(f"{moment:.5g}" for moment in moments)
         motion = f'<animateTransform {look} keyTimes="{times}" {self._cycle()}/>'
         changes = [

@@ -1,6 +1,7 @@
 """Lifelong play by PIBT and by the command, its pictures, and what has no meaning in it."""
 
 import json
+from xml.etree import ElementTree
 
 import jax
 import numpy as np
@@ -11,6 +12,7 @@ from jaxlake import (
     Lake,
     Plan,
     PromptStyle,
+    animate,
     from_text,
     lifelong,
     observations,
@@ -26,11 +28,13 @@ from jaxlake import (
 )
 from jaxlake.files import record
 from jaxlake.levels import build
+from jaxlake.render import scene
 from jaxlake.score import main as score
 from jaxlake.types import ABSENT
 from tests.support.lifelong_boards import BOARD, DRAWN, LISTED, LISTS, SLOTS, board, random_board
 
 UP, DOWN, LEFT, RIGHT, WAIT = Action
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_pibt_plays_lists_alike_by_tables_and_by_floods(monkeypatch):
@@ -49,6 +53,22 @@ def test_a_lifelong_state_is_drawn():
     state, _ = jax.jit(LISTED.reset)(instance)
     assert observations.text(state) == "a...\n.##.\nb..B\n...#"  # both go there, and the last is drawn
     assert svg(state.instance, positions=state.positions).count("<circle") >= 4
+
+
+def test_the_goals_of_an_animation_jump_when_they_are_reached():
+    positions, goals = np.array([[0, 8, -1], [1, 8, -1], [2, 8, -1]]), np.array([[2, 3, -1], [2, 3, -1], [11, 3, -1]])
+    picture = ElementTree.fromstring(animate(board(), positions, goals))
+    rings = [group for group in picture.iter(f"{SVG}g") if group[0].get("r") == f"{48 * scene.RING:.4g}"]
+    motions = [group.find(f"{SVG}animateTransform") for group in rings]
+    assert {motion.get("calcMode") for motion in motions} == {"discrete"}
+    places = [motion.get("values").split(";")[:3] for motion in motions]
+    assert places == [[f"{48 * (cell % 4)},{48 * (cell // 4)}" for cell in own] for own in goals.T[:2].tolist()]
+    assert [motion.get("keyTimes").split(";")[2] for motion in motions] == [
+        "0.4",
+        "0.4",
+    ]  # two steps of two and a pause
+    with pytest.raises(ValueError, match="the goals of a lifelong board move"):
+        animate(board(), positions)
 
 
 def test_the_command_prints_throughput_by_agents(tmp_path, capsys):
@@ -121,6 +141,10 @@ NOWHERE = "the board is lifelong, its agents have goals without end"
         (lambda: Lake().reset(board()), NOWHERE),
         (lambda: DRAWN.step(DRAWN.reset(board())[0], [WAIT] * 3), "step needs a key: goals are drawn"),
         (lambda: Lake().step(lifelong_state(), [WAIT] * 3), "the state is not of a lake with goals = 'once'"),
+        (
+            lambda: DRAWN.step(lifelong_state(), [WAIT] * 3, jax.random.key(0)),
+            "the state is not of a lake with goals = 'drawn'",
+        ),
         (lambda: LISTED.step(Lake().reset(from_text(BOARD))[0], [WAIT] * 2), "not of a lake with goals = 'listed'"),
         (lambda: Lake(goals="listed").step(lifelong_state(), [WAIT] * 3), "rewards.sparse needs an end"),
         (
