@@ -144,7 +144,8 @@ def gymnasium(bank: LevelBank, params: Params, *lake: Any, batch: int = 0) -> Fa
         return env.step(np.tile(moves, (batch, 1)) if batch else moves)
 
     def box() -> tuple[Any, Any]:
-        return env.observation_space.low, env.observation_space.high
+        space = getattr(env, "single_observation_space", env.observation_space)
+        return space.low, space.high
 
     return Face(env, lambda key: env.reset(seed=0), step, seen, box, on_host=True)
 

@@ -1,6 +1,7 @@
 """What all adapters must do alike, against the core and moves worked out by hand; their own files have the rest."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -89,10 +90,29 @@ def test_an_adapter_that_pays_or_moves_otherwise_is_found_out():
         face = FACES["jumanji"](bank, params)
         return face._replace(step=lambda carry, moves, key: face.step(carry, (moves + 1) % 4, key))
 
+    def led_by_the_absent(bank, params):
+        face = FACES["jumanji"](bank, params)
+        return face._replace(
+            step=lambda carry, moves, key: face.step(
+                carry, moves.at[0].set(jnp.where(moves[2] == Action.WAIT, moves[0], moves[2])), key
+            )
+        )
+
+    def narrow(bank, params):
+        face = FACES["jumanji"](bank, params)
+        low, high = (np.full((3, 37), bound) for bound in face.box())
+        low[:, :12] = 0.9  # all coordinates
+        return face._replace(box=lambda: (low, high))
+
     with pytest.raises(AssertionError, match="terminated, truncated, after step 3"):
         check_truncation(late)
-    with pytest.raises(AssertionError, match="cells, after step 1"):
-        check_walk(clockwise)
+    for wrong, message in (
+        (clockwise, "cells, after step 1"),
+        (led_by_the_absent, "cells, after step 1"),
+        (narrow, "observation within its bounds, after step 1"),
+    ):
+        with pytest.raises(AssertionError, match=message):
+            check_walk(wrong)
 
 
 @pytest.mark.parametrize("name", FACES)
