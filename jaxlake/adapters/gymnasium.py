@@ -10,6 +10,7 @@ from typing import Any
 
 import gymnasium
 import jax
+import jax.numpy as jnp
 import numpy as np
 from gymnasium.spaces import Box, MultiDiscrete
 from gymnasium.vector import AutoresetMode, VectorEnv
@@ -32,6 +33,7 @@ from jaxlake.autoreset import AutoReset, AutoResetMode
 from jaxlake.env import Lake
 from jaxlake.kinds import Kind
 from jaxlake.levels import LevelBank
+from jaxlake.record import Array
 from jaxlake.state import DEFAULT_PARAMS, Params, State
 from jaxlake.types import Action
 
@@ -88,20 +90,27 @@ class VectorLake(VectorEnv):
 
         Args:
           seed: the seed of levels, slips and drawn goals from now on.
-          options: ``levels``, int ``[num_envs]``, to play those of the bank instead of drawn ones.
+          options: ``levels``, int ``[num_envs]``, to play those of the bank instead of drawn ones; ``reset_mask``, bool
+            ``[num_envs]``, to begin in these environments alone, for the mode DISABLED.
         """
         super().reset(seed=seed)
         options = options or {}
-        if unknown := set(options) - {"levels"}:
-            raise ValueError(f"options have {', '.join(sorted(unknown))}: only levels has a meaning here")
+        if unknown := set(options) - {"levels", "reset_mask"}:
+            raise ValueError(
+                f"options have {', '.join(sorted(unknown))}: only levels and reset_mask have a meaning here"
+            )
+        mask = np.asarray(options.get("reset_mask", np.ones(self.num_envs, bool)))
+        if mask.dtype != bool or mask.shape != (self.num_envs,):
+            raise ValueError(f"reset_mask must be bool [{self.num_envs}]: it is {mask.dtype} {list(mask.shape)}")
         drawn = self.np_random.integers(len(self.bank), size=self.num_envs)
         levels = np.asarray(options.get("levels", drawn))
         for level in levels:
             check_level(level, self.bank)
         self._seed, self._steps = np.uint32(self.np_random.integers(2**31)), 0
-        self.state, fetched = _reset_batch(self._autoreset, self.bank, levels, self.params)
+        kept = (None, None) if mask.all() else (self.state, mask)
+        self.state, fetched = _reset_batch(self._autoreset, self.bank, levels, self.params, *kept)
         timestep = self._layout.unpack(fetched)
-        return timestep.observation, _masked(infos_of(timestep), np.ones(self.num_envs, bool))
+        return timestep.observation, _masked(infos_of(timestep), mask)
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, Infos]:
         """Play one step in every environment.
@@ -113,7 +122,7 @@ class VectorLake(VectorEnv):
           Observations, rewards float64 ``[num_envs]``, terminations and truncations bool ``[num_envs]``, infos.
         """
         # The last observations stay on the device unless somebody is to see them.
-        self.state, fetched, final_observation = _step_batch(
+        self.state, fetched, (final_observation, final_legal_actions) = _step_batch(
             self._autoreset, self.bank, self.state, np.asarray(actions, np.int32), self._seed, np.uint32(self._steps)
         )
         self._steps += 1
@@ -126,7 +135,8 @@ class VectorLake(VectorEnv):
             final_obs = np.full(self.num_envs, None, object)
             for index, row in zip(np.flatnonzero(ended), np.array(final_observation)[ended], strict=True):
                 final_obs[index] = row
-            final = {"final_obs": final_obs, "final_info": _masked(infos, ended)}
+            final_info = {"action_mask": np.asarray(final_legal_actions, np.int8), **infos}
+            final = {"final_obs": final_obs, "final_info": _masked(final_info, ended)}
             infos = _masked(legal, everywhere) | _masked(infos, ~ended)
             infos |= final | {f"_{name}": ended.copy() for name in final}
         else:
@@ -203,18 +213,29 @@ def _masked(infos: Infos, mask: np.ndarray) -> Infos:
 
 
 @partial(jax.jit, static_argnames="autoreset")
-def _reset_batch(autoreset: AutoReset, bank: LevelBank, levels: jax.Array, params: Params) -> tuple[State, jax.Array]:
+def _reset_batch(
+    autoreset: AutoReset,
+    bank: LevelBank,
+    levels: jax.Array,
+    params: Params,
+    before: State | None = None,
+    mask: jax.Array | None = None,
+) -> tuple[State, jax.Array]:
     state, timestep = jax.vmap(autoreset.begin, in_axes=(None, 0, None))(bank, levels, params)
+    if before is not None:
+        state = jax.vmap(lambda begins, *both: jax.tree.map(partial(jnp.where, begins), *both))(mask, state, before)
+        timestep = timestep.replace(observation=jax.vmap(autoreset.observe, in_axes=(None, 0))(bank, state))
     return state, pack(timestep)
 
 
 @partial(jax.jit, static_argnames="autoreset")
 def _step_batch(
     autoreset: AutoReset, bank: LevelBank, state: State, actions: jax.Array, seed: jax.Array, count: jax.Array
-) -> tuple[State, jax.Array, jax.Array]:
+) -> tuple[State, jax.Array, tuple[Array, Array]]:
     keys = jax.random.split(jax.random.fold_in(seed_key(seed), count), len(actions))
     state, timestep = jax.vmap(autoreset.step, in_axes=(None, 0, 0, 0))(bank, state, actions, keys)
-    return state, pack(timestep.replace(final_observation=None)), timestep.final_observation
+    final = timestep.final_observation, timestep.final_legal_actions
+    return state, pack(timestep.replace(final_observation=None, final_legal_actions=None)), final
 
 
 gymnasium.register(

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env, data_equivalence
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
 from jaxlake import Status, from_text, solve
@@ -133,6 +133,25 @@ def test_same_step_resets_at_once_and_keeps_the_final_observation(bank):
     assert "final_obs" not in infos and infos["_makespan"].all()
 
 
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_a_batch_is_what_gymnasiums_own_batches_make_of_single_environments(mode):
+    level = LevelBank.build(stack([from_text("a..#\n.B..\n#.A.\n...b", max_agents=3)]))
+    batches = [
+        VectorLake(level, 2, params=Params(max_steps=3), autoreset_mode=mode),
+        SyncVectorEnv([lambda: CentralLake(level, params=Params(max_steps=3))] * 2, autoreset_mode=mode),
+    ]
+    assert data_equivalence(*[env.reset(seed=0) for env in batches])
+    masked = mode is AutoresetMode.DISABLED
+    for number, joint in enumerate(np.random.default_rng(0).integers(0, 5, (8, 2, 3))):
+        steps = [env.step(joint) for env in batches]
+        if mode is AutoresetMode.SAME_STEP:  # whose infos of the next episode are masked out here
+            steps = [(*seen, {key: infos[key] for key in infos if key[0] != "_"}) for *seen, infos in steps]
+        assert data_equivalence(*steps), number
+        ended = np.array([False, True]) if number == 0 else steps[0][2] | steps[0][3]  # so that they end apart
+        if masked and ended.any():
+            assert data_equivalence(*[env.reset(options={"reset_mask": ended.copy()}) for env in batches]), number
+
+
 def test_disabled_stays_done(bank):
     env = vector_env(bank, AutoresetMode.DISABLED)
     env.step([[Action.UP, Action.UP], RIGHT])
@@ -180,9 +199,13 @@ def test_one_program_serves_every_reset_and_step(bank):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
+        (
+            lambda bank: VectorLake(bank, 2).reset(options={"reset_mask": np.array([1])}),
+            r"reset_mask must be bool \[2\]: it is int64 \[1\]",
+        ),
         (lambda bank: CentralLake(bank).reset(options={"level": 0.5}), "level = 0.5 must be a whole number from 0"),
         (lambda bank: VectorLake(bank, 2).reset(options={"levels": np.array([0, 2])}), "level = 2 must be a whole"),
-        (lambda bank: VectorLake(bank, 2).reset(options={"reset_mask": np.array([True, False])}), "only levels has"),
+        (lambda bank: VectorLake(bank, 2).reset(options={"level": 1}), "only levels and reset_mask have"),
     ],
 )
 def test_a_mistake_is_named(bank, ask, message):

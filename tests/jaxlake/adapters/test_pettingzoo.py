@@ -1,10 +1,11 @@
 """The PettingZoo adapter: PettingZoo's own tests pass, and what it does is what the core does."""
 
+import functools
 import warnings
 
 import numpy as np
 import pytest
-from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, render_test
 from pettingzoo.test.state_test import state_test
 
 from jaxlake import from_text, observations, to_text
@@ -49,6 +50,7 @@ def test_the_module_has_what_pettingzoos_own_modules_have():
         warnings.simplefilter("error")
         api_test(taking_turns, num_cycles=100)
         state_test(taking_turns, parallel_env(bank))
+        render_test(functools.partial(env, bank))
     assert taking_turns.possible_agents == parallel_env(bank).possible_agents == ["agent_0", "agent_1"]
     assert taking_turns.metadata["render_fps"] == 4 and taking_turns.metadata["name"] == "jaxlake_v0"
     taking_turns.reset()
