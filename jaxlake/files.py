@@ -224,11 +224,23 @@ def whole_lines(path: str | os.PathLike[str], cut: bool = False) -> list[bytes]:
 
 def _format(path: str | os.PathLike[str]) -> tuple[_Divide, _Parse]:
     """Return the functions that divide the file into parts with their line numbers and that read a part."""
-    formats: dict[str, tuple[_Divide, _Parse]] = {".jsonl": (lines, json.loads), ".txt": (_drawings, _from_drawing)}
+    formats: dict[str, tuple[_Divide, _Parse]] = {".jsonl": (lines, read_json), ".txt": (_drawings, _from_drawing)}
     suffix = Path(path).suffix.lower()
     if suffix not in formats:
         raise ValueError(f"{path} must end in {' or '.join(formats)}")
     return formats[suffix]
+
+
+def read_json(text: str) -> Any:
+    """Read a JSON text; ValueError for a key given twice, of which ``json`` takes the last."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> Record:
+        entry = dict(pairs)
+        if len(entry) < len(pairs):
+            raise ValueError(f"a key is given twice: {', '.join(key for key, _ in pairs)}")
+        return entry
+
+    return json.loads(text, object_pairs_hook=unique)
 
 
 def lines(text: str) -> Iterator[tuple[int, str]]:

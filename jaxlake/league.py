@@ -5,18 +5,16 @@ own folder. These two have a count, and below it as many lines with cells ``row 
 start of an agent, or a task's cell; since 2024 a task may have several, with commas between. ``#`` begins a comment.
 """
 
-import json
 import math
 from collections.abc import Sequence
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
-from jaxlake import lifelong
 from jaxlake.arguments import whole_number
-from jaxlake.movingai import Cell, PathLike, instance_on_map, read_map, warn_assumption
-from jaxlake.types import ABSENT, MAX_GOALS, Instance
+from jaxlake.files import read_json
+from jaxlake.movingai import Cell, PathLike, instance_on_map, read_map, warn_assumption, with_goal_lists
+from jaxlake.types import MAX_GOALS, Instance
 
 _READ = {"mapFile", "agentFile", "taskFile", "teamSize", "taskAssignmentStrategy", "numTasksReveal", "version"}
 
@@ -34,9 +32,10 @@ def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[
     """
     path = Path(path)
     try:
-        problem = json.loads(path.read_text(encoding="utf-8-sig"))
-        map_path, agent_path, task_path = (path.parent / problem[key] for key in ("mapFile", "agentFile", "taskFile"))
-    except (KeyError, TypeError, ValueError) as error:
+        problem = read_json(path.read_text(encoding="utf-8-sig"))
+        names = (problem[key].replace("\\", "/") for key in ("mapFile", "agentFile", "taskFile"))
+        map_path, agent_path, task_path = (path.parent / name for name in names)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: not a problem of the League of Robot Runners: {error!r}") from None
     blocked = read_map(map_path)
     starts = [task[0] for task in _read_cells(agent_path, blocked)]
@@ -52,12 +51,8 @@ def read_scenarios(path: PathLike, agents: Sequence[int] | None = None) -> dict[
         instance = instance_on_map(str(agent_path), blocked, starts[:count], starts[:count])
         turns = min(len(tasks) // math.gcd(len(tasks), count), MAX_GOALS)
         dealt = [[tasks[(agent + turn * count) % len(tasks)] for turn in range(turns)] for agent in range(count)]
-        side = instance.max_size
-        goals = [[row * side + column for task in own for row, column in task][:MAX_GOALS] for own in dealt]
-        try:
-            boards[name] = lifelong.board(instance, np.array([*zip_longest(*goals, fillvalue=ABSENT)], np.int32).T)
-        except ValueError as error:
-            raise ValueError(f"{task_path}: {error}") from None
+        goals = [[cell for task in own for cell in task][:MAX_GOALS] for own in dealt]
+        boards[name] = with_goal_lists(str(task_path), instance, goals)
     return boards
 
 

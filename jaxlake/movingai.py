@@ -10,13 +10,15 @@ import os
 import re
 import warnings
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path, PureWindowsPath
 
 import numpy as np
 
+from jaxlake import lifelong
 from jaxlake.arguments import whole_number
 from jaxlake.levels import build, validate
-from jaxlake.types import MAX_AGENTS, MAX_SIZE, Instance
+from jaxlake.types import ABSENT, MAX_AGENTS, MAX_SIZE, Instance, LifelongInstance
 
 _PASSABLE = ".GSE"
 _BLOCKED = "@OTW"
@@ -91,8 +93,9 @@ def first_agents(path: PathLike, scenarios: dict[str, Instance], counts: Sequenc
     for name, instance in scenarios.items():
         for count in counts:
             whole_number(f"{os.fspath(path)}, {name}: agents", count, 1, instance.max_agents)
-            ends = {"starts": instance.starts[:count], "goals": instance.goals[:count]}
-            parts[f"{name}_{count}ag"] = instance.replace(num_agents=np.asarray(count, np.int32), **ends)
+            by_agent = {"starts", "goals", "first", "count", "place"} & vars(instance).keys()
+            first = {field: getattr(instance, field)[:count] for field in by_agent}
+            parts[f"{name}_{count}ag"] = instance.replace(num_agents=np.asarray(count, np.int32), **first)
     return parts
 
 
@@ -114,6 +117,20 @@ def instance_on_map(where: str, blocked: np.ndarray, starts: Sequence[Cell], goa
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     return instance
+
+
+def with_goal_lists(where: str, instance: Instance, goals: Sequence[Sequence[Cell]]) -> LifelongInstance:
+    """Return the lifelong board of an instance and each agent's (row, column) goals in their order; else ValueError.
+
+    The one way from a foreign file to lists of goals.
+    """
+    side = instance.max_size
+    off_board = side * side  # else it would be another cell of the square
+    cells = [[row * side + column if 0 <= column < side else off_board for row, column in own] for own in goals]
+    try:
+        return lifelong.board(instance, np.array([*zip_longest(*cells, fillvalue=ABSENT)], np.int32).T)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
 
 
 def warn_assumption(path: PathLike, assumption: str) -> None:

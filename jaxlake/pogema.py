@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlake.movingai import PathLike, first_agents, instance_on_map, warn_assumption
+from jaxlake.movingai import Cell, PathLike, first_agents, instance_on_map, warn_assumption, with_goal_lists
 from jaxlake.types import Instance
 
 
@@ -33,7 +33,8 @@ def read_scenarios(
 
     ``max_size`` is the longer side of the map and ``max_agents`` the number of agents: all that a scenario has, or as
     `first_agents` takes ``agents``. A UserWarning says where the file's ``environment`` has other rules than ``soft``
-    collisions and the ``on_target`` by which the boards are to be played.
+    collisions and the ``on_target`` by which the boards are to be played. A scenario whose targets are sequences is a
+    ``LifelongInstance`` for ``goals="listed"`` under ``restart``; else the first goal of each counts, as in POGEMA.
     """
     entries = _read_yaml(path)
     if "scenarios" in entries:
@@ -44,7 +45,7 @@ def read_scenarios(
         maps, entries = _read_yaml(Path(path).with_name("maps.yaml")), entries["scenarios"]
     else:
         maps = entries
-    instances = {}
+    instances: dict[str, Instance] = {}
     for name, entry in entries.items():
         where = f"{os.fspath(path)}, {name}"
         try:
@@ -52,14 +53,25 @@ def read_scenarios(
                 blocked, letters = _read_rows(entry)
                 agents_of = [letter for letter in ascii_lowercase if {letter, letter.upper()} & letters.keys()]
                 starts, goals = ([letters[end(a)] for a in agents_of] for end in (str.lower, str.upper))
+                lists = [[goal] for goal in goals]
             else:
                 blocked, _ = _read_rows(maps[entry["map_name"]])
                 ends = zip(entry["agents_xy"], entry["targets_xy"], strict=True)
-                starts, goals = zip(*(((int(y), int(x)), (int(v), int(u))) for (y, x), (v, u) in ends), strict=True)
+                starts, lists = zip(*(((int(y), int(x)), _goals(target)) for (y, x), target in ends), strict=True)
+                goals = [own[0] for own in lists]
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{where}: not of POGEMA's form: {error!r}") from None
-        instances[str(name)] = instance_on_map(where, blocked, starts, goals)
+        if on_target == "restart" and max(map(len, lists)) > 1:
+            instances[str(name)] = with_goal_lists(where, instance_on_map(where, blocked, starts, starts), lists)
+        else:
+            instances[str(name)] = instance_on_map(where, blocked, starts, goals)
     return instances if agents is None else first_agents(path, instances, agents)
+
+
+def _goals(target: list[Any]) -> list[Cell]:
+    """Return the goal of an agent, or all of its sequence."""
+    sequence = target if isinstance(target[0], list) else [target]
+    return [(int(row), int(column)) for row, column in sequence]
 
 
 def _read_rows(text: str) -> tuple[np.ndarray, dict[str, tuple[int, int]]]:

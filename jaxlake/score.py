@@ -12,7 +12,7 @@ from jaxlake.benchmark import SETS, load, load_maps, score
 from jaxlake.benchmark.external_maps import AGENTS_HELP, MAPS_HELP, read_maps, warn_skipped
 from jaxlake.benchmark.scoring import MEASURES, mean_and_error
 from jaxlake.commands import command_parser, local_path, mistakes_in_one_line
-from jaxlake.files import Record, lines, read_parts, write_whole
+from jaxlake.files import Record, lines, read_json, read_parts, write_whole
 from jaxlake.levels import pad, stack
 from jaxlake.rules import GoalRule
 from jaxlake.table import Table
@@ -114,8 +114,10 @@ def _play(options: argparse.Namespace) -> tuple[Record, list[str]]:
         name, boards = benchmark.name, dict(zip(benchmark.ids, benchmark.instances, strict=True))
     by_agents: dict[int, list[LifelongInstance]] = {}
     left_out, side = [], max(board.max_size for board in boards.values())
-    have_lists = all(isinstance(board, LifelongInstance) for board in boards.values())
-    goals = GoalRule.LISTED if have_lists else GoalRule.DRAWN
+    have_lists = {isinstance(board, LifelongInstance) for board in boards.values()}
+    if len(have_lists) > 1:
+        raise ValueError(f"{name}: some scenarios have sequences of goals and others a goal for each agent")
+    goals = GoalRule.LISTED if have_lists == {True} else GoalRule.DRAWN
     for title, board in boards.items():
         agents = int(board.num_agents)
         try:
@@ -156,7 +158,7 @@ def read_answers(path: Path) -> dict[str, list[str]]:
     """Return the answers of a file by id, in its order."""
 
     def read(line: str) -> Record:
-        entry = json.loads(line)
+        entry = read_json(line)
         if not (isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in ("id", "answer"))):
             raise ValueError("it must be an object with the texts id and answer")
         return entry

@@ -70,6 +70,16 @@ def test_a_task_of_several_cells_is_as_many_goals(save):
     assert goals_in_order(league.read_scenarios(path)["small"], 7) == [[8, 3, 9, 2, 0, 1, 8], [1, 8, 3, 9, 2, 0, 1]]
 
 
+def test_paths_may_be_written_as_on_windows_and_a_key_twice_is_refused(save):
+    path = save()
+    expected = league.read_scenarios(path)["small"]
+    board = league.read_scenarios(save(mapFile="maps\\small.map", taskFile=".\\tasks\\small.tasks"))["small"]
+    assert jax.tree.all(jax.tree.map(np.array_equal, board, expected))
+    path.write_text(path.read_text().replace('"teamSize": 2', '"teamSize": 2, "teamSize": 3'))
+    with pytest.raises(ValueError, match="not a problem of the League .*a key is given twice"):
+        league.read_scenarios(path)
+
+
 def test_boards_have_the_first_of_the_agents(save):
     boards = league.read_scenarios(save(), [1, 3])
     assert {name: len(board.starts) for name, board in boards.items()} == {"small_1ag": 1, "small_3ag": 3}

@@ -2,9 +2,10 @@
 
 import warnings
 
+import numpy as np
 import pytest
 
-from jaxlake import to_text
+from jaxlake import lifelong, to_text
 from jaxlake.benchmark.external_maps import read_maps
 from jaxlake.pogema import read_scenarios
 
@@ -85,6 +86,25 @@ def test_rules_that_boards_are_not_played_by_here_are_warned_of(files, rule, lif
     expected = [f"{path}: {assumed}, as boards are played here"] if assumed else []
     assert [str(each.message) for each in warned] == expected
     assert list(map(to_text, scenarios.values())) == list(map(to_text, read_scenarios(files()).values()))
+
+
+def test_sequences_of_goals_are_lists_of_a_lifelong_board(files):
+    sequences = [[[0, 3], [1, 0], [0, 3]], [[1, 0], [2, 0]]]
+    path = files(
+        scenarios=SCENARIOS.partition("  Scenario-001")[0].partition("targets_xy")[0] + f"targets_xy: {sequences}"
+    )
+    with pytest.warns(UserWarning, match="on_target = 'nothing' is read as 'restart'"):
+        boards = read_maps(path, [1, 2], lifelong=True)
+    for name, agents in (("Scenario-000_1ag", 1), ("Scenario-000_2ag", 2)):
+        board = boards[name]
+        for turn in range(7):  # POGEMA begins a sequence again after its end
+            goals = [sequence[turn % len(sequence)] for sequence in sequences[:agents]]
+            assert board.goals.tolist() == [4 * row + column for row, column in goals]
+            board = lifelong.next_goals(board, np.full(agents, True))
+    assert to_text(read_maps(path)["Scenario-000"]) == "a.#A\nB...\n.b#.\n####"
+    path.write_text(path.read_text().replace("[2, 0]]]", "[2, 4]]]"))
+    with pytest.raises(ValueError, match="Scenario-000: goal 1 of agent 1 must be a cell that it can reach"):
+        read_scenarios(path, on_target="restart")
 
 
 def test_letters_on_a_map_place_its_agents(files):
