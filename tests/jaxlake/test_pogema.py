@@ -103,7 +103,10 @@ def test_sequences_of_goals_are_lists_of_a_lifelong_board(files):
             board = lifelong.next_goals(board, np.full(agents, True))
     assert to_text(read_maps(path)["Scenario-000"]) == "a.#A\nB...\n.b#.\n####"
     path.write_text(path.read_text().replace("[2, 0]]]", "[2, 4]]]"))
-    with pytest.raises(ValueError, match="Scenario-000: goal 1 of agent 1 must be a cell that it can reach"):
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(ValueError, match="Scenario-000: goal 1 of agent 1 must be a cell that it can reach"),
+    ):
         read_scenarios(path, on_target="restart")
 
 
