@@ -87,6 +87,7 @@ def test_wandb_offline_goes_on_in_the_same_run_without_network(run, capfd, monke
     assert (steps, ends) == ([1, 2, 2, 3], [1, 0])
     name = (run / "wandb/id").read_text()
     assert opened == [(name, "lakes", "tiny", Config().model_dump(mode="json")["student"])] * 4
+    wandb.teardown()  # which ends the service that writes the files, up to a second after a run has finished
     sessions = [path.read_bytes() for path in (run / "wandb").glob(f"offline-run-*/run-{name}.wandb")]
     assert sorted(b"round/reward" in data for data in sessions) == [False, True]
     assert capfd.readouterr() == ("", "")
