@@ -29,6 +29,7 @@ def state(number: int, size: int = 48) -> Snapshot:
     rng = np.random.default_rng(number)
     weights = {"w": jnp.asarray(rng.normal(size=(64, size)), jnp.float32), "b": jnp.arange(9.0, dtype="bfloat16") / 7}
     moments = {"count": jnp.asarray(number, jnp.int32), "mu": jnp.asarray(rng.normal(size=(64, size)), jnp.float32)}
+    moments |= {"finite": jnp.asarray(number % 2 == 0), "key": jax.random.key(number)}  # of a user's own optimizer
     progress = Progress(stage="rounds", step=number, history=[{"round": 0, "share": 1 / 3}])
     return Snapshot(progress, {"parameters": weights, "optimizer": moments})
 
@@ -37,11 +38,15 @@ def like(saved: Snapshot) -> dict:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0).arrays)
 
 
+def bits(x: jax.Array) -> bytes:
+    return np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x).tobytes()
+
+
 def same_bits(one: Snapshot, other: Snapshot) -> bool:
     """Whether every array, number and word of both is the same; the progress but for what saving adds."""
     pairs = zip(jax.tree.leaves(one.arrays), jax.tree.leaves(other.arrays), strict=True)
     return (
-        all(x.dtype == y.dtype and np.asarray(x).tobytes() == np.asarray(y).tobytes() for x, y in pairs)
+        all(x.dtype == y.dtype and bits(x) == bits(y) for x, y in pairs)
         and one.progress.step == other.progress.step
         and one.progress.history == other.progress.history
     )
