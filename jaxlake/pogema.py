@@ -59,12 +59,14 @@ def read_scenarios(
                 ends = zip(entry["agents_xy"], entry["targets_xy"], strict=True)
                 starts, lists = zip(*(((int(y), int(x)), _goals(target)) for (y, x), target in ends), strict=True)
                 goals = [own[0] for own in lists]
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+        except (IndexError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"{where}: not of POGEMA's form: {error!r}") from None
         if on_target == "restart" and max(map(len, lists)) > 1:
             instances[str(name)] = with_goal_lists(where, instance_on_map(where, blocked, starts, starts), lists)
         else:
             instances[str(name)] = instance_on_map(where, blocked, starts, goals)
+            if on_target == "restart" and "possible_targets_xy" in entry:
+                warn_assumption(path, f"{name}: goals are drawn from all cells in reach, not from possible_targets_xy")
     return instances if agents is None else first_agents(path, instances, agents)
 
 

@@ -110,6 +110,17 @@ def test_sequences_of_goals_are_lists_of_a_lifelong_board(files):
         read_scenarios(path, on_target="restart")
 
 
+def test_goals_that_are_drawn_from_more_cells_are_warned_of(files):
+    path = files(
+        "    seed: 0\n",
+        "    possible_targets_xy: [[0, 3], [1, 0]]\n",
+        scenarios=SCENARIOS.replace("nothing", "restart"),
+    )
+    with pytest.warns(UserWarning, match="Scenario-000: goals are drawn from all cells in reach, not from") as warned:
+        read_maps(path, lifelong=True)
+    assert len(warned) == 1
+
+
 def test_letters_on_a_map_place_its_agents(files):
     boards = read_scenarios(files(scenarios=LETTERS))
     assert to_text(boards["meeting"]) == "aB.\nb.A\n..."
