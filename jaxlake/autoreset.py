@@ -105,6 +105,8 @@ def _with_bank(state: State, bank: LevelBank | None) -> State:
     if bank and isinstance(bank.instances, LifelongInstance):
         tasks, distances = bank.instances.tasks, _tables(bank)
         other = jnp.asarray(bank.instances.digest)[state.instance.board] != state.instance.digest
+        # As in step, so that XLA computes it once: a tenth of a lifelong step.
+        other = jax.lax.fori_loop(0, 2, lambda *_: other, other)
         state = state.replace(truncated=state.truncated | (other & ~state.terminated))
     return state.replace(instance=state.instance.replace(tasks=tasks), distances=distances)
 
