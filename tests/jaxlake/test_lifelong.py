@@ -124,6 +124,16 @@ def test_all_other_cells_in_reach_are_drawn_equally_often_and_agents_differ():
     assert len(np.unique(pairs, axis=0)) == 15 * 15
 
 
+def test_goals_of_the_longest_list_are_drawn_by_the_whole_word():
+    """A 64-bit product of the bits and the number of other goals has the number drawn in its high word."""
+    agents, count, key = 64, 65_536, jax.random.key(2)
+    none = np.zeros(agents, np.int32)
+    lists = {"tasks": np.arange(count), "first": none, "count": none + count, "place": none, "goals": none}
+    drawn = lifelong.next_goals(lifelong.board(from_text("a.\n.A")).replace(**lists), jnp.ones(agents, bool), key).place
+    bits = np.asarray(lifelong._bits_of_agents(key, agents)).astype(np.uint64)
+    assert drawn.tolist() == (1 + (bits * np.uint64(count - 1) >> np.uint64(32))).tolist()
+
+
 def test_an_agent_reaches_a_goal_that_it_starts_on_with_the_first_step():
     instance = lifelong.board(from_text("ab. A..\n... ...\n... .B."), np.array([[0, 4], [7, 3]]))
     state, first = jax.jit(LISTED.reset)(instance)

@@ -12,6 +12,7 @@ import pytest
 from disturb import at_call, stop
 from lab import LAB, content
 
+from engineer import RuleEngineer
 from engineer.evidence import TrainingEvidence, evidence_from_verdicts
 from jaxlake.kinds import Kind
 from rl.config import Config, ConfigError
@@ -145,6 +146,19 @@ def test_rounds_are_designed_trained_and_validated_in_turn_and_a_whole_run_is_fi
 
 
 NAMES = ("before", "rounds/0", "rounds/1", "rounds/2")
+
+
+def test_an_engineer_reads_the_evidence_of_the_round_before(tmp_path, monkeypatch):
+    shares, propose = [], RuleEngineer.propose
+
+    def read(self, evidence, history, key):
+        shares.append(evidence.sampled_valid)
+        return propose(self, evidence, history, key)
+
+    monkeypatch.setattr(RuleEngineer, "propose", read)
+    execute(run := tmp_path / "run")
+    written = [json.loads((run / f"rounds/{k}/evidence.json").read_text()) for k in range(2)]
+    assert shares == [evidence["sampled_valid"] for evidence in written] and len(set(shares)) == 2
 
 
 def test_a_run_stopped_again_and_again_ends_as_one_that_was_not(tmp_path):
