@@ -173,8 +173,14 @@ def test_a_file_says_only_what_differs_from_its_base_in_the_order_of_all_section
     assert list(given) == sorted(given, key=[*config_.Config.model_fields].index)
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("lab")])  # a network has no programs
+@pytest.mark.parametrize(
+    "name",
+    [  # a network has no programs
+        pytest.param(name, marks=[] if name in ("tiny", "turns-ppo") else pytest.mark.heavy)
+        for name in NAMES
+        if not name.startswith("lab")
+    ],
+)
 def test_every_program_can_be_traced_and_its_arrays_leave_room_for_temporaries(name):
     config = load(CONFIGS / f"{name}.yaml")
     count, memory = DEVICES[name]

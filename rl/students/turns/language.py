@@ -233,7 +233,8 @@ class LanguagePlayer(PlayerStudent, Writer):
         number, cells = np.zeros((1, count), np.int32), np.zeros((1, count, agents), np.int32)
         holes = np.zeros((1, count, side**2), bool)
         levels = Instance(size=number, num_agents=number, holes=holes, starts=cells, goals=cells)
-        boards = sharding.abstract(jax.eval_shape(Boards.of_lanes, levels, number, student.reward), mesh)
+        boards = jax.eval_shape(functools.partial(Boards.of_lanes, reward=student.reward), levels, number)
+        boards = sharding.abstract(boards, mesh)
         keys, playing = jax.random.split(seed_key(0), 1), None
         if trainer.continues:
             playing = sharding.abstract(jax.eval_shape(trainer.begin, boards, keys), mesh)
