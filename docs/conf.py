@@ -40,7 +40,7 @@ nitpick_ignore_regex = [
     # Ours, in signatures, and nothing that a user makes or calls.
     ("py:class", r"jaxlake\.adapters\.host\.Episode"),
     ("py:class", r"rl\.(learn\.grpo_step|model\.sampler\.draw|run\.state|run\.tracking|students\.writer)\.\w+"),
-    ("py:class", r"rl\.report\.(run\.(Run|Stage)|style\.Picture)"),
+    ("py:class", r"rl\.report\.run\.(Round|Run|Stage)"),
     (
         "py:class",
         r"rl\.(config\.(types\.Section|loading\.SomeSection|students\.(\w+Fields|PlaySection))|model\.policy\.StudentT)",
