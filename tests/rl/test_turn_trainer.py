@@ -212,6 +212,10 @@ def test_loss_and_gradient_are_those_of_their_definitions_at_once_and_in_chunks(
         return loss_told_again(rollout, nudged, advantage, returns, made.student.learn)
 
     assert float(metrics["loss"]) == pytest.approx(loss("w", (0, 0), 0), abs=2e-5)
+    if "entropy_coefficient" in learn:  # else decisions without an advantage may be left out
+        of_entropy = [made.student.learn.model_copy(update={"entropy_coefficient": weight}) for weight in (0, 1)]
+        without, with_it = (loss_told_again(rollout, parameters, advantage, returns, each) for each in of_entropy)
+        assert float(metrics["entropy"]) == pytest.approx(without - with_it, abs=2e-5)
     for name, place in [("w", (0, 0)), ("w", (1, 3)), ("w", (2, 4)), ("v", (1,))]:  # a gradient is a slope
         moved = float(parameters[name][place] - after.parameters[name][place])
         slope = (loss(name, place, 1e-5) - loss(name, place, -1e-5)) / 2e-5
