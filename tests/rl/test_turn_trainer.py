@@ -20,7 +20,7 @@ from rl.config import NetworkSection
 from rl.students.turns import network
 from rl.students.turns.actor import lane
 from rl.students.turns.network import NetworkActor
-from rl.students.turns.rollout import CONFLICT, HOLE, LATE, OPTIMAL, SOLVED, Boards, Rollout, count, ended
+from rl.students.turns.rollout import CONFLICT, HOLE, LATE, OPTIMAL, SOLVED, Boards, Rollout, count, describe, ended
 from rl.students.turns.student import make_trainer
 from rl.students.turns.trainer import DISCOUNT, RIDGE, Learner, TurnTrainer
 
@@ -297,6 +297,15 @@ def test_what_a_rollout_says_of_its_moves_is_what_the_actor_says(collected):
     scaled -= np.log(np.exp(scaled).sum(axis=-1, keepdims=True))
     expected = np.take_along_axis(scaled, rollout.action[..., None], axis=-1)[..., 0]
     np.testing.assert_allclose(rollout.log_probability[rollout.present], expected[rollout.present], atol=1e-5)
+
+
+def test_logged_shares_are_those_of_the_ends_of_plays():
+    rollout, ends = draw_rollout(4), {"optimal": OPTIMAL, "hole_free": HOLE, "conflict_free": CONFLICT}
+    shares, outcomes = describe(rollout), rollout.outcome[rollout.done]
+    assert float(shares["valid"]) == pytest.approx(np.isin(outcomes, (SOLVED, OPTIMAL)).mean())
+    for name, end in (ends | {"goal_reached": LATE}).items():
+        share = shares[name if name in shares else f"failure/{name}"]
+        assert float(share) == pytest.approx((outcomes == end).mean())
 
 
 def test_plays_are_counted_as_evidence_by_board():
